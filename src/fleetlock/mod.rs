@@ -1,0 +1,5 @@
+//! The FleetLock protocol, both sides. Pure.
+
+mod answer;
+
+pub use answer::{ReleaseAnswer, SlotAnswer};

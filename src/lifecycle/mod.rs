@@ -1,0 +1,23 @@
+//! The heart: one pure function from state, time and event to the next state and its effects.
+
+mod effect;
+mod event;
+mod policy;
+mod record;
+mod state;
+mod waiting;
+
+pub use effect::{Effect, Lane};
+pub use event::{
+    BootEvidence, Command, CordonAnswer, DrainEnd, Event, Health, HostView, Inhibitor, NodeTrouble,
+    NodeView, RebootAnswer, Rehearsal, Start, UncordonAnswer, Verification,
+};
+pub use policy::{
+    AfterRollback, KubernetesPolicy, OnDeadline, OnForeignUncordon, OnUsers, Policy, SlotPolicy,
+};
+pub use record::{
+    Attempt, BootMark, Cordon, Core, Denial, Finished, HISTORY_LENGTH, Hold, Outcome, Record, Slot,
+    Stage, StageTime,
+};
+pub use state::{Because, Rehearsed, Run, State, Step, Transition, View, Wake};
+pub use waiting::{HoldOrigin, Waiting};
