@@ -158,7 +158,8 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Record, RecordError> {
     if magic != Some(MAGIC) || words.next().is_some() {
         return Err(shape());
     }
-    let version: u32 = version.and_then(|v| v.parse().ok()).ok_or_else(shape)?;
+    let version: Option<u32> = version.and_then(|v| v.parse().ok());
+    let version = version.filter(|version| *version > 0).ok_or_else(shape)?;
     if version > RECORD_VERSION {
         return Err(RecordError::Newer { path: path(), found: version });
     }
