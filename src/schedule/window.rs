@@ -113,6 +113,21 @@ impl Window {
         self.length
     }
 
+    /// Days on which it opens, as the configuration writes them.
+    pub fn days(&self) -> impl Iterator<Item = &'static str> {
+        self.days.iter().copied().map(short_name)
+    }
+
+    /// Local time at which it opens, `HH:MM`.
+    pub fn start(&self) -> String {
+        format!("{:02}:{:02}", self.start.hour(), self.start.minute())
+    }
+
+    /// IANA name of its zone.
+    pub fn zone(&self) -> &str {
+        self.zone.iana_name().unwrap_or("UTC")
+    }
+
     /// When it opens next, `now` included if it is open; `None` if it never does again.
     pub fn next_opening(&self, now: Timestamp) -> Option<Timestamp> {
         match openness(std::slice::from_ref(self), now, Duration::ZERO) {
@@ -156,13 +171,10 @@ impl fmt::Display for Window {
         if self.days.len() == 7 {
             f.write_str("daily")?;
         } else {
-            let days: Vec<&str> = self.days.iter().copied().map(short_name).collect();
+            let days: Vec<&str> = self.days().collect();
             f.write_str(&days.join(","))?;
         }
-        let (hour, minute) = (self.start.hour(), self.start.minute());
-        let length = duration_text(self.length);
-        let zone = self.zone.iana_name().unwrap_or("an unnamed zone");
-        write!(f, " {hour:02}:{minute:02} for {length}, {zone}")
+        write!(f, " {} for {}, {}", self.start(), duration_text(self.length), self.zone())
     }
 }
 

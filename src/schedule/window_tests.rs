@@ -280,6 +280,9 @@ fn a_week_long_window_is_open_at_any_time() {
         panic!("closed");
     };
     assert!(until > now + SignedDuration::from_hours(24 * 10));
+    // The hour before it opens anew belongs to the occurrence of seven days ago.
+    let last_hour = windows.openness(at("2026-05-06T11:30:00Z"), Duration::ZERO);
+    assert!(matches!(last_hour, Openness::Open { .. }), "{last_hour:?}");
 }
 
 #[test]
