@@ -92,6 +92,24 @@ pub enum ConfigError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
+// === impl ConfigError ===
+
+impl ConfigError {
+    /// The line that it is about.
+    pub(super) fn line(&self) -> Option<usize> {
+        match self {
+            Self::Syntax { place, .. }
+            | Self::UnknownKey { place, .. }
+            | Self::WrongValue { place, .. } => Some(place.line),
+            Self::Conflict { place, .. } => place.as_ref().map(|place| place.line),
+            Self::Unreadable { .. }
+            | Self::WrongName { .. }
+            | Self::TooMany { .. }
+            | Self::NoDefault { .. } => None,
+        }
+    }
+}
+
 // === impl ConfigErrors ===
 
 impl ConfigErrors {

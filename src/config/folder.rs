@@ -142,17 +142,15 @@ fn read(file: &Path) -> Result<String, String> {
 
 /// Why something cannot be read, in people's words.
 fn reason(error: &io::Error, expected: &str) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            format!("expected {expected}, found nothing (or a link to nothing)")
-        }
-        io::ErrorKind::PermissionDenied => {
-            format!("expected {expected} that lockkeeper may read: permission denied")
-        }
-        io::ErrorKind::NotADirectory => {
-            format!("expected {expected}, found a file where a folder must be")
-        }
-        _ => format!("expected {expected} that can be read: {error}"),
+    let kind = error.kind();
+    if kind == io::ErrorKind::NotFound {
+        format!("expected {expected}, found nothing (or a link to nothing)")
+    } else if kind == io::ErrorKind::PermissionDenied {
+        format!("expected {expected} that lockkeeper may read: permission denied")
+    } else if kind == io::ErrorKind::NotADirectory {
+        format!("expected {expected}, found a file where a folder must be")
+    } else {
+        format!("expected {expected} that can be read: {error}")
     }
 }
 

@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, Place};
 use super::keys::{self, KEYS, TABLES};
-use super::reading::{Fault, Reading, Wrong, found, printable, read};
+use super::reading::{ERRORS_MAX, Fault, Reading, Wrong, found, nearest, printable, read};
 
 /// What one file sets.
 #[derive(Debug, Default)]
@@ -28,34 +28,31 @@ pub(super) struct Entry {
     pub(super) line: usize,
 }
 
-/// Errors told of one file: a file in a wrong format has one in each line.
-const ERRORS_MAX: usize = 50;
-
 /// Reads a file's text; `file` is for the errors.
 pub(super) fn parse(file: &Path, text: &str) -> Fragment {
     let mut fragment = Fragment::default();
     let (document, syntax) = DeTable::parse_recoverable(text);
-    if !syntax.is_empty() {
-        // What the parser guessed behind its first error would only add noise.
-        fragment.errors = syntax
-            .iter()
-            .map(|error| ConfigError::Syntax {
-                place: place(file, text, error.span().map_or(0, |span| span.start)),
-                message: error.message().lines().collect::<Vec<_>>().join("; "),
-            })
-            .collect();
-    } else {
-        let mut faults = Vec::new();
+    let mut faults = Vec::new();
+    if syntax.is_empty() {
         for (name, value) in document.get_ref() {
             table(text, name.get_ref(), name.span().start, value, &mut fragment, &mut faults);
         }
         faults.sort_by_key(|fault| fault.at);
-        fragment.errors = faults.into_iter().map(|fault| error(file, text, fault)).collect();
     }
-    if fragment.errors.len() > ERRORS_MAX {
-        fragment.errors.truncate(ERRORS_MAX);
-        let file = file.to_owned();
-        fragment.errors.push(ConfigError::TooMany { file, shown: ERRORS_MAX });
+    // Cut before the lines are counted, which goes through the text for each of them.
+    let total = syntax.len().max(faults.len());
+    let syntax = syntax.iter().take(ERRORS_MAX).map(|error| ConfigError::Syntax {
+        place: place(file, text, error.span().map_or(0, |span| span.start)),
+        message: error.message().lines().collect::<Vec<_>>().join("; "),
+    });
+    fragment.errors.extend(syntax);
+    // Behind its first error in a line, the parser only guesses.
+    fragment.errors.sort_by_key(ConfigError::line);
+    fragment.errors.dedup_by_key(|error| error.line());
+    let faults = faults.into_iter().take(ERRORS_MAX).map(|fault| error(file, text, fault));
+    fragment.errors.extend(faults);
+    if total > ERRORS_MAX {
+        fragment.errors.push(ConfigError::TooMany { file: file.to_owned(), shown: ERRORS_MAX });
     }
     fragment
 }
@@ -73,8 +70,7 @@ fn table(
         return key(text, name, at, value, fragment, faults);
     }
     if !TABLES.contains(&name) {
-        let all = TABLES.iter().copied().chain(KEYS.iter().map(|key| key.name));
-        let nearest = keys::nearest(name, all).map(ToOwned::to_owned);
+        let nearest = nearest(name, TABLES.iter().copied().chain(names()), faults.len());
         return faults.push(Fault { at, key: printable(name), what: Wrong::Unknown { nearest } });
     }
     let Some(table) = value.get_ref().as_table() else {
@@ -97,7 +93,7 @@ fn key(
     faults: &mut Vec<Fault>,
 ) {
     let Some(key) = keys::find(name) else {
-        let nearest = keys::nearest(name, KEYS.iter().map(|key| key.name)).map(ToOwned::to_owned);
+        let nearest = nearest(name, names(), faults.len());
         return faults.push(Fault { at, key: name.to_owned(), what: Wrong::Unknown { nearest } });
     };
     match read(key.name, &key.shape, value, faults) {
@@ -107,6 +103,11 @@ fn key(
         }
         None => fragment.broken.push(key.name),
     }
+}
+
+/// The names of all keys.
+fn names() -> impl Iterator<Item = &'static str> + Clone {
+    KEYS.iter().map(|key| key.name)
 }
 
 /// The error for a fault.

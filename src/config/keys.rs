@@ -137,7 +137,8 @@ pub(super) fn nearest<'a>(
         return None;
     }
     let word = |name: &str| name.rsplit_once('.').map_or(name, |(_, word)| word).to_owned();
-    let allowed = (name.chars().count() / 4).clamp(1, 3);
+    // Two letters that changed places are two steps.
+    let allowed = if name.chars().count() < 4 { 1 } else { 2 };
     known
         .clone()
         .map(|candidate| (distance(name, candidate), candidate))

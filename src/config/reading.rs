@@ -9,7 +9,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::schedule::{DURATION_EXPECTED, Window, duration_text, parse_duration};
 
-use super::keys::{Shape, nearest};
+use super::keys::{self, Shape};
 use super::rules::{self, Rule};
 use super::settings::GroupSettings;
 
@@ -55,6 +55,9 @@ pub(super) enum Wrong {
     },
 }
 
+/// Errors told of one file: a file in a wrong format has one in each line.
+pub(super) const ERRORS_MAX: usize = 50;
+
 /// Reads the value of a key. `None` only if there are new faults.
 pub(super) fn read(
     key: &str,
@@ -69,7 +72,7 @@ pub(super) fn read(
         Shape::Duration { min, max } => duration(value, min, max).map(Reading::Duration),
         Shape::Choice(words) => choice(value, words).map(Reading::Text),
         Shape::Text(rule) => text(value, rule).map(Reading::Text),
-        Shape::SecretText(rule) => secret_text(value, rule).map(Reading::SecretText),
+        Shape::SecretText(rule) => text(value, rule).map(Reading::SecretText),
         Shape::Texts(rule) => texts(key, value, rule, faults).map(Reading::Texts),
         Shape::OneOrMore(rule) => one_or_more(key, value, rule, faults).map(Reading::Texts),
         Shape::Headers => headers(key, value, faults).map(Reading::Headers),
@@ -80,10 +83,7 @@ pub(super) fn read(
         Ok(reading) if faults.len() == known => Some(reading),
         Ok(_) => None,
         Err(expected) => {
-            let found = match shape {
-                Shape::SecretText(_) => rules::without_secret(&found(value)),
-                _ => found(value),
-            };
+            let found = found_for(shape, value);
             faults.push(wrong(key, value.span().start, expected, found));
             None
         }
@@ -101,6 +101,15 @@ pub(super) fn found(value: &Spanned<DeValue<'_>>) -> String {
         DeValue::Array(list) if list.is_empty() => "an empty list".to_owned(),
         DeValue::Array(_) => "a list".to_owned(),
         DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// The same for a value of this shape: what may be a password stays untold.
+fn found_for(shape: &Shape, value: &Spanned<DeValue<'_>>) -> String {
+    match (shape, value.get_ref().as_str()) {
+        (Shape::SecretText(_), Some(text)) => quoted(&rules::without_anything_before_at(text)),
+        (Shape::Headers, Some(_)) => "a text (not shown)".to_owned(),
+        _ => found(value),
     }
 }
 
@@ -152,10 +161,6 @@ fn choice(value: &Spanned<DeValue<'_>>, words: &[&str]) -> Result<String, Expect
 fn text(value: &Spanned<DeValue<'_>>, rule: &Rule) -> Result<String, Expected> {
     let text = value.get_ref().as_str().filter(|text| (rule.holds)(text));
     text.map(ToOwned::to_owned).ok_or_else(|| rule.expected.to_owned())
-}
-
-fn secret_text(value: &Spanned<DeValue<'_>>, rule: &Rule) -> Result<String, Expected> {
-    text(value, rule)
 }
 
 fn texts(
@@ -253,11 +258,10 @@ fn window(key: &str, at: usize, table: &DeTable<'_>, faults: &mut Vec<Fault>) ->
             faults.push(wrong(&format!("{key}.{name}"), at, expected, "nothing".to_owned()));
             return None;
         };
-        let texts = match value.get_ref() {
-            DeValue::Array(list) if name == "days" => {
-                list.iter().map(|day| day.get_ref().as_str().map(ToOwned::to_owned)).collect()
-            }
-            other => other.as_str().map(|text| vec![text.to_owned()]),
+        let one = |value: &Spanned<DeValue<'_>>| value.get_ref().as_str().map(ToOwned::to_owned);
+        let texts: Option<Vec<String>> = match value.get_ref().as_array() {
+            Some(list) if name == "days" => list.iter().map(one).collect(),
+            Some(_) | None => one(value).map(|text| vec![text]),
         };
         if texts.is_none() {
             let expected = if name == "days" { "a text or a list of texts" } else { "a text" };
@@ -343,13 +347,25 @@ fn tables<'a, 'i>(value: &'a Spanned<DeValue<'i>>) -> Option<&'a DeArray<'i>> {
 /// Tells the keys of a table that nobody knows.
 fn unknown(key: &str, table: &DeTable<'_>, known: &[&str], faults: &mut Vec<Fault>) {
     for name in table.keys().filter(|name| !known.contains(&name.get_ref().as_ref())) {
-        let nearest = nearest(name.get_ref(), known.iter().copied());
+        let nearest = nearest(name.get_ref(), known.iter().copied(), faults.len());
         faults.push(Fault {
             at: name.span().start,
             key: format!("{key}.{}", printable(name.get_ref())),
             what: Wrong::Unknown { nearest: nearest.map(|nearest| format!("{key}.{nearest}")) },
         });
     }
+}
+
+/// What an unknown key was most likely meant to be. Beyond the errors that are told, nobody looks.
+pub(super) fn nearest<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+    faults: usize,
+) -> Option<String> {
+    if faults >= ERRORS_MAX {
+        return None;
+    }
+    keys::nearest(name, known).map(ToOwned::to_owned)
 }
 
 /// A key as people write it: bare if it can be, in quotes else.

@@ -130,12 +130,19 @@ pub(super) const HEADER_VALUE: Rule = Rule {
     holds: |text| text.trim() == text && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic()),
 };
 
-/// A URL with the user and the password made unreadable, for people's eyes.
+/// A good URL with its user and password made unreadable, for people's eyes.
 pub(super) fn without_secret(text: &str) -> String {
-    match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
-        Some((scheme, (_, host))) => format!("{scheme}://***@{host}"),
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest.get(..authority).and_then(|authority| authority.rfind('@')) {
+        Some(at) => format!("{scheme}://***{}", rest.get(at..).unwrap_or_default()),
         None => text.to_owned(),
     }
+}
+
+/// A URL that is not good, where nobody knows which part is a password.
+pub(super) fn without_anything_before_at(text: &str) -> String {
+    text.rsplit_once('@').map_or_else(|| text.to_owned(), |(_, host)| format!("***@{host}"))
 }
 
 /// An http or https URL with a host, not mended silently by the parser.

@@ -65,6 +65,7 @@ pub struct NodeSettings {
 
 /// Who hands out the slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 pub enum SlotBackend {
     /// A FleetLock server.
     FleetLock(SlotServer),
