@@ -122,8 +122,10 @@ fn slot_conflicts(merged: &Merged, expect: &mut dyn FnMut(&[&'static str], bool,
 
 /// Whether an attempt fits into any window, whenever that is.
 fn ever_fits(windows: &Windows, needs: Duration) -> bool {
-    // From any moment on, the search spans a whole year of DST changes.
-    match windows.openness(Timestamp::UNIX_EPOCH, needs) {
+    // The search spans a whole year of DST changes from any moment on; a fixed one, by today's
+    // rules, so that a configuration is right or wrong whatever the clock says.
+    const FIRST_OF_2026: Timestamp = Timestamp::constant(1_767_225_600, 0);
+    match windows.openness(FIRST_OF_2026, needs) {
         Openness::Open { .. } | Openness::Closed { opens: Some(_), .. } => true,
         Openness::Closed { opens: None, .. } => false,
     }

@@ -106,10 +106,13 @@ pub(super) fn found(value: &Spanned<DeValue<'_>>) -> String {
 
 /// The same for a value of this shape: what may be a password stays untold.
 fn found_for(shape: &Shape, value: &Spanned<DeValue<'_>>) -> String {
-    match (shape, value.get_ref().as_str()) {
-        (Shape::SecretText(_), Some(text)) => quoted(&rules::without_anything_before_at(text)),
-        (Shape::Headers, Some(_)) => "a text (not shown)".to_owned(),
-        _ => found(value),
+    let text = value.get_ref().as_str();
+    if let (Shape::SecretText(_), Some(text)) = (shape, text) {
+        quoted(&rules::without_anything_before_at(text))
+    } else if let (Shape::Headers, Some(_)) = (shape, text) {
+        "a text (not shown)".to_owned()
+    } else {
+        found(value)
     }
 }
 

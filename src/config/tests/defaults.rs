@@ -138,7 +138,14 @@ fn the_shipped_file_names_every_word_and_both_ends_of_every_range() {
             Shape::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect(),
             Shape::Duration { min, max } => vec![(*min).to_owned(), (*max).to_owned()],
             Shape::Count { min, max } => vec![min.to_string(), max.to_string()],
-            _ => continue,
+            Shape::Flag
+            | Shape::Text(_)
+            | Shape::SecretText(_)
+            | Shape::Texts(_)
+            | Shape::OneOrMore(_)
+            | Shape::Headers
+            | Shape::Windows
+            | Shape::Groups => continue,
         };
         let top = lines.iter().position(|line| *line == format!("[{table}]")).unwrap();
         let own = top
@@ -163,7 +170,13 @@ fn every_word_and_both_ends_of_every_range_are_taken() {
             Shape::Duration { min, max } => vec![format!("\"{min}\""), format!("\"{max}\"")],
             Shape::Count { min, max } => vec![min.to_string(), max.to_string()],
             Shape::Flag => vec!["true".to_owned(), "false".to_owned()],
-            _ => continue,
+            Shape::Text(_)
+            | Shape::SecretText(_)
+            | Shape::Texts(_)
+            | Shape::OneOrMore(_)
+            | Shape::Headers
+            | Shape::Windows
+            | Shape::Groups => continue,
         };
         // What else must be set so that the ends of a range go together with the defaults.
         let beside = match key.name {

@@ -69,6 +69,10 @@ fn a_link_to_dev_null_or_an_empty_file_masks() {
     let root = host(&[vendor]);
     let folder = root.path().join("etc/lockkeeper/config.d");
     fs::create_dir_all(&folder).unwrap();
+    symlink("../../../null", folder.join("a.toml")).unwrap();
+    symlink("/dev/null", root.path().join("null")).unwrap();
+    assert_eq!(parallel(root.path()).0, "10", "a link to a link");
+    fs::remove_file(folder.join("a.toml")).unwrap();
     symlink("/dev/null", folder.join("a.toml")).unwrap();
     assert_eq!(parallel(root.path()).0, "10", "a link");
     let loaded = load(root.path()).unwrap();
