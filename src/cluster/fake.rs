@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -24,6 +25,20 @@ use crate::config::{Credentials, NodeSettings};
 pub(crate) const TOKEN: &str = "first-token";
 /// The node's name, as the server tells it to who asks.
 pub(crate) const NODE: &str = "n1";
+
+/// Nothing that a test waits for takes this long; one that waits in vain fails.
+pub(crate) const SOON: Duration = Duration::from_secs(5);
+
+/// Waits until the server has come to this. It lives on a thread of its own and has no way to be
+/// awaited, so its state is looked at instead.
+pub(crate) async fn until(what: &str, reached: impl Fn() -> bool) {
+    let looking = async {
+        while !reached() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(SOON, looking).await.is_ok(), "in vain: {what}");
+}
 
 /// The server, its folder with a kubeconfig, and what it saw.
 pub(crate) struct FakeApi {
@@ -48,6 +63,8 @@ struct Shared {
     turn: watch::Sender<u64>,
 }
 
+type Meddling = Box<dyn Fn(&mut Value) + Send>;
+
 #[derive(Default)]
 struct State {
     node: Option<Value>,
@@ -57,7 +74,7 @@ struct State {
     /// Answers to give instead: to a method and a part of the path, in order.
     answers: VecDeque<(String, String, u16)>,
     /// Changes that somebody else makes right before a PATCH is looked at.
-    meddle: VecDeque<Box<dyn Fn(&mut Value) + Send>>,
+    meddle: VecDeque<Meddling>,
     breaks: u64,
     seen: Vec<Seen>,
 }
@@ -253,7 +270,7 @@ impl State {
 }
 
 /// RFC 7386.
-fn merge(target: &mut Value, patch: &Value) {
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         *target = patch.clone();
         return;
@@ -271,7 +288,7 @@ fn merge(target: &mut Value, patch: &Value) {
 }
 
 /// The one strategic merge that is needed: conditions by their type.
-fn merge_conditions(node: &mut Value, patch: &Value) {
+pub(crate) fn merge_conditions(node: &mut Value, patch: &Value) {
     let conditions = node["status"]["conditions"].as_array_mut().unwrap();
     for change in patch["status"]["conditions"].as_array().unwrap() {
         conditions.retain(|condition| condition["type"] != change["type"]);

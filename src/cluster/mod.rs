@@ -10,6 +10,8 @@ pub(crate) mod fake;
 mod files;
 mod identity;
 mod retry;
+#[cfg(test)]
+mod tests;
 mod trouble;
 
 use std::fmt;

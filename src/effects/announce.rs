@@ -207,3 +207,6 @@ async fn write_event(
         Err(error) => Err(Cluster::trouble(&error)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -112,10 +112,12 @@ pub(super) fn condition_patch(
 
 /// The conditions that hold, each with its reason.
 fn holding(announcement: &Announcement) -> Vec<(Lifecycle, String)> {
-    let waits = || match &announcement.waiting {
-        // The KEP's own word for it.
-        Waiting::WindowClosed { .. } => "MaintenanceWindow".to_owned(),
-        waiting => camel_case(waiting.code()),
+    let waits = || {
+        if matches!(announcement.waiting, Waiting::WindowClosed { .. }) {
+            // The KEP's own word for it.
+            return "MaintenanceWindow".to_owned();
+        }
+        camel_case(announcement.waiting.code())
     };
     let completed = || (Lifecycle::Drained, "DrainCompleted".to_owned());
     if announcement.attempt.is_none() {
