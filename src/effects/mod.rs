@@ -1,3 +1,7 @@
 //! What the agent does to the world: one file a kind of effect.
 
 pub mod store;
+//! Everything that the agent does to the world, one file a kind of effect.
+
+pub mod announce;
+pub mod cordon;
