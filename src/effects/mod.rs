@@ -1,1 +1,3 @@
-//! To come.
+//! Everything that the agent does to the world, one file a kind of effect.
+
+pub mod cordon;

@@ -1,1 +1,3 @@
-//! To come.
+//! Everything that wakes the agent, one file a source.
+
+pub mod node;

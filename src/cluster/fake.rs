@@ -1,0 +1,1 @@
+//! An API server that misbehaves on demand, for tests.

@@ -1,0 +1,180 @@
+//! The own Node read, cordoned and uncordoned. Only a cordon with our mark is ever lifted.
+//!
+//! Mark and cordon are set and lifted in one patch, which carries the resource version that was
+//! read: whoever wrote in between wins, and the Node is looked at again.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::lifecycle::{CordonAnswer, NodeTrouble, NodeView, UncordonAnswer};
+use crate::model::{AttemptId, NodeUid};
+use crate::signals::node::{CORDONED_BY, view};
+
+/// Who we are in the Node's `managedFields`.
+pub const FIELD_MANAGER: &str = "lockkeeper";
+/// A kubelet writes its Node some times a minute and a controller after each cordon; ten conflicts
+/// in a row are somebody fighting for it, and the heart decides when to try again.
+const CONFLICTS: u32 = 10;
+/// Rest after a conflict, times the conflicts so far.
+const CONFLICT_REST: Duration = Duration::from_millis(50);
+
+/// Reads the own Node once.
+///
+/// # Errors
+/// Why it cannot be read.
+pub async fn read(cluster: &Cluster) -> Result<NodeView, NodeTrouble> {
+    let (_, node) = get(cluster).await?;
+    Ok(view(&node))
+}
+
+/// Makes the Node unschedulable with our mark. One that is so without it is left as it is.
+pub async fn cordon(cluster: &Cluster, attempt: &AttemptId, uid: &NodeUid) -> CordonAnswer {
+    let decide = |seen: &NodeView| decide_cordon(seen, attempt, uid);
+    match change(cluster, decide).await {
+        Ok(answer) => answer,
+        Err(trouble) => CordonAnswer::Failed(trouble),
+    }
+}
+
+/// Lifts the cordon if it carries our mark, and removes a mark that was left over.
+pub async fn uncordon(cluster: &Cluster) -> UncordonAnswer {
+    match change(cluster, decide_uncordon).await {
+        Ok(answer) => answer,
+        Err(NodeTrouble::Missing(_)) => UncordonAnswer::NoNode,
+        Err(trouble) => UncordonAnswer::Failed(trouble),
+    }
+}
+
+/// Puts a person's cordon back, unmarked. `true`: it had been lifted. Where the Node is gone there
+/// is nothing to put back.
+///
+/// # Errors
+/// A sentence that says why it could not be done.
+pub async fn restore(cluster: &Cluster) -> Result<bool, String> {
+    match change(cluster, decide_restore).await {
+        Ok(answer) => Ok(answer),
+        Err(NodeTrouble::Missing(_)) => Ok(false),
+        Err(trouble) => Err(trouble.text().to_owned()),
+    }
+}
+
+/// What one look at the Node leads to: an answer, and what must be written for it to be true.
+#[derive(Debug, PartialEq, Eq)]
+struct Decision<A> {
+    answer: A,
+    write: Option<Write>,
+}
+
+/// A change of cordon and mark.
+#[derive(Debug, PartialEq, Eq)]
+struct Write {
+    /// `None`: as it is.
+    unschedulable: Option<bool>,
+    /// `None`: removed.
+    mark: Option<String>,
+}
+
+fn decide_cordon(seen: &NodeView, attempt: &AttemptId, uid: &NodeUid) -> Decision<CordonAnswer> {
+    let mark = Some(attempt.as_str().to_owned());
+    if seen.uid != *uid {
+        Decision { answer: CordonAnswer::OtherNode(seen.uid.clone()), write: None }
+    } else if !seen.unschedulable {
+        let write = Some(Write { unschedulable: Some(true), mark });
+        Decision { answer: CordonAnswer::Ours, write }
+    } else if seen.mark.is_none() {
+        Decision { answer: CordonAnswer::Foreign, write: None }
+    } else if seen.mark == mark {
+        Decision { answer: CordonAnswer::Ours, write: None }
+    } else {
+        // Left by an attempt that ended without coming to its uncordon.
+        Decision { answer: CordonAnswer::Ours, write: Some(Write { unschedulable: None, mark }) }
+    }
+}
+
+fn decide_uncordon(seen: &NodeView) -> Decision<UncordonAnswer> {
+    match (seen.unschedulable, seen.mark.is_some()) {
+        (true, true) => Decision {
+            answer: UncordonAnswer::Lifted,
+            write: Some(Write { unschedulable: Some(false), mark: None }),
+        },
+        (true, false) => Decision { answer: UncordonAnswer::Foreign, write: None },
+        (false, true) => Decision {
+            answer: UncordonAnswer::AlreadySchedulable,
+            write: Some(Write { unschedulable: None, mark: None }),
+        },
+        (false, false) => Decision { answer: UncordonAnswer::AlreadySchedulable, write: None },
+    }
+}
+
+/// A mark that clings to a person's cordon would have it lifted one day.
+fn decide_restore(seen: &NodeView) -> Decision<bool> {
+    match (seen.unschedulable, seen.mark.is_some()) {
+        (true, false) => Decision { answer: false, write: None },
+        (true, true) => {
+            Decision { answer: false, write: Some(Write { unschedulable: None, mark: None }) }
+        }
+        (false, _) => {
+            Decision { answer: true, write: Some(Write { unschedulable: Some(true), mark: None }) }
+        }
+    }
+}
+
+/// Reads, decides and writes, again after every conflict.
+async fn change<A>(
+    cluster: &Cluster,
+    decide: impl Fn(&NodeView) -> Decision<A>,
+) -> Result<A, NodeTrouble> {
+    let mut conflicts = 0;
+    loop {
+        let (api, node) = get(cluster).await?;
+        let decision = decide(&view(&node));
+        let Some(write) = decision.write else { return Ok(decision.answer) };
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let params =
+            PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..Default::default() };
+        let patch = Patch::Merge(patch(&node, &write));
+        match cluster.bounded(api.patch(name, &params, &patch)).await {
+            Ok(_) => return Ok(decision.answer),
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                conflicts += 1;
+                if conflicts == CONFLICTS {
+                    return Err(NodeTrouble::Unreachable(format!(
+                        "the Node was changed by others {conflicts} times in a row: {}",
+                        status.message
+                    )));
+                }
+                tokio::time::sleep(CONFLICT_REST * conflicts).await;
+            }
+            Err(error) => return Err(Cluster::trouble(&error)),
+        }
+    }
+}
+
+/// The merge patch. Resource version and UID make it fail on anything but what was read.
+fn patch(node: &Node, write: &Write) -> Value {
+    let mut patch = json!({
+        "metadata": {
+            "uid": node.metadata.uid,
+            "resourceVersion": node.metadata.resource_version,
+            "annotations": { CORDONED_BY: write.mark },
+        },
+    });
+    if let Some(unschedulable) = write.unschedulable {
+        patch["spec"] = json!({ "unschedulable": unschedulable });
+    }
+    patch
+}
+
+async fn get(cluster: &Cluster) -> Result<(Api<Node>, Node), NodeTrouble> {
+    let client = cluster.client().await?;
+    let name = cluster.node_name().await?;
+    let api: Api<Node> = Api::all(client);
+    match cluster.bounded(api.get(&name)).await {
+        Ok(node) => Ok((api, node)),
+        Err(error) => Err(Cluster::trouble(&error)),
+    }
+}

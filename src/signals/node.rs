@@ -1,0 +1,237 @@
+//! The own Node, watched.
+//!
+//! One object is listed and watched by name, the only form that a kubelet's identity may use. Every
+//! watch that ends is begun anew with a list; for one object that costs as much as resuming it
+//! would, and there is no resource version to grow too old.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use tokio::sync::mpsc::Sender;
+use tokio::time::Instant;
+
+use crate::cluster::{Cluster, Connection, Retry, WATCH_SECONDS};
+use crate::lifecycle::{Event, NodeTrouble, NodeView};
+use crate::model::{BootId, NodeUid};
+
+/// Annotation: the attempt whose cordon this is.
+pub const CORDONED_BY: &str = "lockkeeper.dev/cordoned-by";
+/// Annotation: a person holds the node, and why.
+pub const HOLD: &str = "lockkeeper.dev/hold";
+
+/// A watch that broke sooner counts as one failure more in a row, so that a server which ends every
+/// watch at once is not asked in a tight loop.
+const PROVEN_AFTER: Duration = Duration::from_secs(10);
+/// Grace beyond the server's own end of a watch.
+const WATCH_GRACE: Duration = Duration::from_secs(5);
+
+/// What the cycle looks at in a Node. Heartbeats leave it unchanged.
+pub fn view(node: &Node) -> NodeView {
+    let annotation =
+        |key: &str| node.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
+    let status = node.status.as_ref();
+    let conditions = status.and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+    let is_ready = ready.is_some_and(|condition| condition.status == "True");
+    NodeView {
+        uid: NodeUid(node.metadata.uid.clone().unwrap_or_default()),
+        unschedulable: node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false),
+        mark: annotation(CORDONED_BY),
+        hold: annotation(HOLD),
+        ready: is_ready,
+        not_ready_because: if is_ready { None } else { Some(not_ready_because(ready)) },
+        // A kubelet that has never reported leaves it empty: no boot at all.
+        boot_id: status
+            .and_then(|s| s.node_info.as_ref())
+            .and_then(|info| BootId::parse(&info.boot_id).ok()),
+    }
+}
+
+/// The condition's own words.
+fn not_ready_because(ready: Option<&NodeCondition>) -> String {
+    let Some(ready) = ready else { return "its kubelet has not reported".to_owned() };
+    let part = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    match (part(&ready.reason), part(&ready.message)) {
+        (Some(reason), Some(message)) => format!("{reason}: {message}"),
+        (Some(text), None) | (None, Some(text)) => text,
+        (None, None) => format!("Ready is {}", ready.status),
+    }
+}
+
+/// Sends [`Event::Node`] when the view of the own Node changed and [`Event::NodeTrouble`] when it
+/// cannot be seen, each once per change. Ends only when the receiver is gone.
+pub async fn watch(cluster: Cluster, events: Sender<Event>) {
+    let mut teller = Teller { events: events.clone(), told: None };
+    let mut retry = Retry::new();
+    loop {
+        let began = Instant::now();
+        let ended = tokio::select! {
+            ended = session(&cluster, &mut teller) => ended,
+            () = events.closed() => return,
+        };
+        let trouble = match ended {
+            Ended::ReceiverGone => return,
+            Ended::Outdated => {
+                retry.succeeded();
+                continue;
+            }
+            Ended::Trouble(trouble) => trouble,
+        };
+        if began.elapsed() >= PROVEN_AFTER {
+            retry.succeeded();
+        }
+        let rest = retry.failed();
+        if let Some(trouble) = trouble
+            && (retry.failures() > 1 || lasting(&trouble))
+            && teller.trouble(trouble).await.is_break()
+        {
+            return;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(rest) => {}
+            // A credential that appears or rotates is used at once.
+            () = cluster.changed() => {}
+            () = events.closed() => return,
+        }
+    }
+}
+
+/// Whether trying once more right away cannot help. A watch that merely broke is no trouble yet:
+/// an API server that hands over to another ends them all.
+fn lasting(trouble: &NodeTrouble) -> bool {
+    match trouble {
+        NodeTrouble::NoCredential(_)
+        | NodeTrouble::Refused(_)
+        | NodeTrouble::Forbidden(_)
+        | NodeTrouble::Missing(_) => true,
+        NodeTrouble::Unreachable(_) => false,
+    }
+}
+
+/// How one session with the API server ended.
+enum Ended {
+    /// The receiver is gone.
+    ReceiverGone,
+    /// The credential changed.
+    Outdated,
+    /// It failed, or (`None`) the watch came to its regular end.
+    Trouble(Option<NodeTrouble>),
+}
+
+/// One list and one watch.
+async fn session(cluster: &Cluster, teller: &mut Teller) -> Ended {
+    let connection = match cluster.connection().await {
+        Ok(connection) => connection,
+        Err(trouble) => return Ended::Trouble(Some(trouble)),
+    };
+    tokio::select! {
+        ended = list_and_watch(cluster, &connection, teller) => ended,
+        () = cluster.outdated(&connection) => Ended::Outdated,
+    }
+}
+
+async fn list_and_watch(cluster: &Cluster, connection: &Connection, teller: &mut Teller) -> Ended {
+    let failed = |error: kube::Error| Ended::Trouble(Some(Cluster::trouble(&error)));
+    let name = match cluster.node_name().await {
+        Ok(name) => name,
+        Err(trouble) => return Ended::Trouble(Some(trouble)),
+    };
+    let api: Api<Node> = Api::all(connection.client.clone());
+    let selector = format!("metadata.name={name}");
+
+    let list = match cluster.bounded(api.list(&ListParams::default().fields(&selector))).await {
+        Ok(list) => list,
+        Err(error) => return failed(error),
+    };
+    let told = match list.items.first() {
+        Some(node) => teller.node(node).await,
+        None => teller.trouble(missing(&name)).await,
+    };
+    if told.is_break() {
+        return Ended::ReceiverGone;
+    }
+
+    let since = list.metadata.resource_version.unwrap_or_default();
+    let params = WatchParams::default().fields(&selector).timeout(WATCH_SECONDS);
+    let stream = match cluster.bounded(api.watch(&params, &since)).await {
+        Ok(stream) => stream,
+        Err(error) => return failed(error),
+    };
+    let mut stream = stream.into_stream().boxed();
+    let silence = Duration::from_secs(u64::from(WATCH_SECONDS)) + WATCH_GRACE;
+    loop {
+        let told = match tokio::time::timeout(silence, stream.next()).await {
+            Ok(Some(Ok(WatchEvent::Added(node) | WatchEvent::Modified(node)))) => {
+                teller.node(&node).await
+            }
+            Ok(Some(Ok(WatchEvent::Deleted(_)))) => teller.trouble(missing(&name)).await,
+            Ok(Some(Ok(WatchEvent::Bookmark(_)))) => ControlFlow::Continue(()),
+            Ok(Some(Ok(WatchEvent::Error(status)))) => {
+                return failed(kube::Error::Api(status));
+            }
+            Ok(Some(Err(error))) => return failed(error),
+            Ok(None) | Err(_) => return Ended::Trouble(None),
+        };
+        if told.is_break() {
+            return Ended::ReceiverGone;
+        }
+    }
+}
+
+/// The text of an API server that is not reached varies with each try; that is no change.
+fn same(told: &NodeTrouble, trouble: &NodeTrouble) -> bool {
+    let unreachable = |trouble: &NodeTrouble| matches!(trouble, NodeTrouble::Unreachable(_));
+    told == trouble || (unreachable(told) && unreachable(trouble))
+}
+
+fn missing(name: &str) -> NodeTrouble {
+    NodeTrouble::Missing(format!("there is no Node {name:?} in the cluster"))
+}
+
+/// Sends what changed, and remembers it.
+struct Teller {
+    events: Sender<Event>,
+    told: Option<Result<NodeView, NodeTrouble>>,
+}
+
+impl Teller {
+    async fn node(&mut self, node: &Node) -> ControlFlow<()> {
+        let view = view(node);
+        if self.told.as_ref() == Some(&Ok(view.clone())) {
+            return ControlFlow::Continue(());
+        }
+        if let Some(Err(trouble)) = &self.told {
+            tracing::info!(trouble = trouble.kind(), "the own Node is seen again");
+        }
+        self.send(Ok(view)).await
+    }
+
+    async fn trouble(&mut self, trouble: NodeTrouble) -> ControlFlow<()> {
+        if let Some(Err(told)) = &self.told
+            && same(told, &trouble)
+        {
+            return ControlFlow::Continue(());
+        }
+        tracing::warn!(
+            trouble = trouble.kind(),
+            error = trouble.text(),
+            "the own Node is not seen"
+        );
+        self.send(Err(trouble)).await
+    }
+
+    async fn send(&mut self, seen: Result<NodeView, NodeTrouble>) -> ControlFlow<()> {
+        self.told = Some(seen.clone());
+        let event = match seen {
+            Ok(view) => Event::Node(view),
+            Err(trouble) => Event::NodeTrouble(trouble),
+        };
+        match self.events.send(event).await {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+}
