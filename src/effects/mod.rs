@@ -1,3 +1,4 @@
 //! Everything that the agent does to the world, one file a kind of effect.
 
 pub mod cordon;
+pub mod evict;
