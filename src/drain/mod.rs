@@ -1,5 +1,15 @@
 //! Which pods leave the node, and what an answer to an eviction means. Pure.
+//!
+//! [`classify`] is the only filter; rehearsal, drain and the last look share it. [`judge`] reads an
+//! answer. [`Queue`] decides whom to ask when.
 
+mod answer;
+mod classify;
+mod pace;
 mod progress;
+mod queue;
 
+pub use answer::{Answer, Cause, Reply, judge};
+pub use classify::{EmptyDirs, RefusalRule, Rules, Stays, Tier, Unmanaged, Verdict, classify};
 pub use progress::{Obstacle, ObstacleKind, Progress};
+pub use queue::{Ask, Claim, How, Limits, PodId, Queue, Standing};

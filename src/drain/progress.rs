@@ -32,6 +32,8 @@ pub enum ObstacleKind {
     },
     /// It was evicted and has not gone yet.
     Terminating,
+    /// It came late or came back: it is there at the last look.
+    Present,
     /// The API server is busy or failing; the eviction is asked again.
     Api {
         /// What it answered.
@@ -81,6 +83,7 @@ impl fmt::Display for Obstacle {
             ObstacleKind::Refused { rule } => write!(f, "refused by {rule}"),
             ObstacleKind::Forbidden { says } => write!(f, "not allowed: {says}"),
             ObstacleKind::Terminating => f.write_str("is terminating"),
+            ObstacleKind::Present => f.write_str("came late or came back"),
             ObstacleKind::Api { says } => write!(f, "API server: {says}"),
         }
     }

@@ -5,3 +5,4 @@ pub mod store;
 
 pub mod announce;
 pub mod cordon;
+pub mod evict;

@@ -1,0 +1,482 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use proptest::prelude::*;
+use serde_json::{Value, from_value, json};
+
+use super::*;
+use crate::drain::classify::{EmptyDirs, Unmanaged};
+
+const RULES: Rules = Rules { unmanaged: Unmanaged::Leave, empty_dir: EmptyDirs::Evict };
+const LIMITS: Limits =
+    Limits { parallel: 4, budget_retry: Duration::from_secs(5), how: How::Evict };
+
+fn at(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// A Ready pod of the ReplicaSet `owner`; its UID is its name.
+fn pod(name: &str, owner: &str, change: impl FnOnce(&mut Value)) -> Pod {
+    let mut pod = json!({
+        "metadata": {"name": name, "namespace": "shop", "uid": name, "ownerReferences": [{
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner,
+            "controller": true,
+        }]},
+        "spec": {"containers": []},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    change(&mut pod);
+    from_value(pod).unwrap()
+}
+
+fn plain(name: &str, owner: &str) -> Pod {
+    pod(name, owner, |_| ())
+}
+
+fn terminating(name: &str, owner: &str) -> Pod {
+    pod(name, owner, |p| p["metadata"]["deletionTimestamp"] = json!("2026-03-01T10:00:00Z"))
+}
+
+fn queue(rules: Rules, limits: Limits, pods: &[Pod]) -> Queue {
+    let mut queue = Queue::new(rules, limits, 11);
+    for pod in pods {
+        queue.seen(pod, Duration::ZERO);
+    }
+    queue.listed(&pods.iter().filter_map(|p| p.metadata.uid.clone()).collect());
+    queue
+}
+
+fn asked(queue: &mut Queue, seconds: f64) -> Vec<String> {
+    queue.next(at(seconds)).into_iter().map(|ask| ask.pod.name).collect()
+}
+
+fn refusal(budget: &str) -> Answer {
+    Answer::BudgetExhausted {
+        budget: Some(budget.into()),
+        says: format!("the disruption budget {budget} needs 3"),
+        retry_after: None,
+    }
+}
+
+fn unreachable() -> Answer {
+    Answer::Unreachable { says: "connection refused".into() }
+}
+
+#[test]
+fn a_plain_drain_asks_each_pod_once() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let pods: Vec<Pod> = names.iter().map(|name| plain(name, name)).collect();
+    let mut queue = queue(RULES, LIMITS, &pods);
+    assert_eq!(asked(&mut queue, 0.0), ["a", "b", "c", "d"]);
+    assert_eq!(asked(&mut queue, 0.0), [""; 0]);
+    for name in &names[..4] {
+        queue.answered(name, &Answer::Accepted, at(0.1));
+    }
+    // Those that wait to be gone hold no place.
+    assert_eq!(asked(&mut queue, 0.1), ["e", "f"]);
+    queue.answered("e", &Answer::Accepted, at(0.2));
+    queue.answered("f", &Answer::Accepted, at(0.2));
+    assert_eq!((asked(&mut queue, 0.2).len(), queue.wake(at(0.2))), (0, None));
+    assert_eq!(queue.standing(), Standing::Busy);
+    for (index, name) in names.iter().enumerate() {
+        assert_eq!((queue.progress().total, queue.progress().gone), (6, index));
+        assert_eq!(queue.standing(), Standing::Busy);
+        queue.gone(name);
+    }
+    assert_eq!(queue.standing(), Standing::Empty);
+}
+
+#[test]
+fn nothing_is_asked_or_empty_before_the_list_is_complete() {
+    let mut queue = Queue::new(RULES, LIMITS, 1);
+    queue.seen(&plain("a", "a"), at(0.0));
+    assert_eq!((asked(&mut queue, 0.0).len(), queue.standing()), (0, Standing::Busy));
+    queue.listed(&BTreeSet::from(["a".to_owned()]));
+    assert_eq!(asked(&mut queue, 0.0), ["a"]);
+}
+
+#[test]
+fn critical_pods_wait_until_the_others_have_gone() {
+    let dns = pod("a-dns", "dns", |p| p["spec"]["priority"] = json!(2_000_000_000));
+    let low = pod("z-batch", "batch", |p| p["spec"]["priority"] = json!(-5));
+    let mut queue = queue(RULES, LIMITS, &[dns, low, plain("web", "web")]);
+    assert_eq!(asked(&mut queue, 0.0), ["z-batch", "web"]);
+    queue.answered("z-batch", &Answer::Accepted, at(0.0));
+    queue.answered("web", &Answer::Accepted, at(0.0));
+    queue.gone("web");
+    assert_eq!(asked(&mut queue, 1.0), [""; 0]);
+    queue.gone("z-batch");
+    assert_eq!(asked(&mut queue, 2.0), ["a-dns"]);
+}
+
+#[test]
+fn pods_behind_one_budget_send_one_probe() {
+    let pods: Vec<Pod> = (0..10).map(|n| plain(&format!("web-{n}"), "web")).collect();
+    let mut queue = queue(RULES, LIMITS, &pods);
+    assert_eq!(asked(&mut queue, 0.0), ["web-0", "web-1", "web-2", "web-3"]);
+    queue.answered("web-0", &Answer::Accepted, at(0.0));
+    for name in ["web-1", "web-2", "web-3"] {
+        queue.answered(name, &refusal("web"), at(0.01));
+    }
+    // Their siblings are not asked at all.
+    assert_eq!(asked(&mut queue, 0.01), [""; 0]);
+    assert_eq!(queue.progress().obstacles.len(), 10);
+    // One probe at a time, by one that has not been asked yet.
+    let wake = queue.wake(at(0.01)).unwrap();
+    assert_eq!(queue.next(wake).len(), 1);
+    assert_eq!(queue.next(wake + at(60.0)).len(), 0);
+    queue.answered("web-4", &refusal("web"), wake);
+    let wake = queue.wake(wake).unwrap();
+    assert_eq!(queue.next(wake)[0].pod.name, "web-5");
+    // Once it opens, the next one is asked without delay, and nobody else beside it.
+    queue.answered("web-5", &Answer::Accepted, wake);
+    let soon = queue.wake(wake).unwrap_or(wake);
+    assert!(soon <= wake + at(1.0), "next probe at {soon:?} after {wake:?}");
+    assert_eq!(queue.next(soon).len(), 1);
+}
+
+#[test]
+fn a_pod_that_is_not_ready_asks_for_itself() {
+    let mut pods: Vec<Pod> = (0..4).map(|n| plain(&format!("web-{n}"), "web")).collect();
+    pods.push(pod("web-sick", "web", |p| p["status"]["conditions"] = json!([])));
+    let mut queue = queue(RULES, LIMITS, &pods);
+    for name in asked(&mut queue, 0.0) {
+        queue.answered(&name, &refusal("web"), at(0.0));
+    }
+    assert_eq!(asked(&mut queue, 0.0), ["web-sick"]);
+}
+
+#[test]
+fn two_budgets_are_probed_side_by_side() {
+    let pods = [plain("a", "a"), plain("b", "b"), plain("c", "c")];
+    let mut queue = queue(RULES, LIMITS, &pods);
+    for name in asked(&mut queue, 0.0) {
+        queue.answered(&name, &refusal(&name), at(0.0));
+    }
+    assert_eq!(queue.next(at(3.0)).len(), 3);
+}
+
+#[test]
+fn an_answer_that_it_has_gone_ends_the_asking_but_not_the_waiting() {
+    for answer in [Answer::Gone, Answer::Elsewhere] {
+        let mut queue = queue(RULES, LIMITS, &[plain("a", "a")]);
+        asked(&mut queue, 0.0);
+        queue.answered("a", &answer, at(0.0));
+        assert_eq!(asked(&mut queue, 3600.0), [""; 0]);
+        assert_eq!(queue.standing(), Standing::Busy);
+        queue.listed(&BTreeSet::new());
+        assert_eq!(queue.standing(), Standing::Empty);
+    }
+}
+
+#[test]
+fn what_terminates_already_is_waited_for() {
+    let mut queue = queue(RULES, LIMITS, &[terminating("a", "a")]);
+    assert_eq!((asked(&mut queue, 0.0).len(), queue.standing()), (0, Standing::Busy));
+    assert_eq!(queue.progress().obstacles[0].kind, ObstacleKind::Terminating);
+}
+
+#[test]
+fn a_pod_that_ends_while_it_terminates_is_waited_for_a_little() {
+    let ended = |phase: &'static str| {
+        pod("a", "a", move |p| {
+            p["metadata"]["deletionTimestamp"] = json!("2026-03-01T10:00:00Z");
+            p["status"]["phase"] = json!(phase);
+        })
+    };
+    let mut queue = queue(RULES, LIMITS, &[plain("a", "a")]);
+    asked(&mut queue, 0.0);
+    queue.answered("a", &Answer::Accepted, at(0.0));
+    queue.seen(&ended("Succeeded"), at(1.0));
+    queue.seen(&ended("Succeeded"), at(20.0));
+    assert_eq!(queue.standing(), Standing::Busy);
+    assert_eq!(queue.wake(at(1.0)), Some(at(31.0)));
+    queue.next(at(31.0));
+    assert_eq!(queue.standing(), Standing::Empty);
+}
+
+#[test]
+fn one_refused_pod_keeps_all_from_being_asked() {
+    let bare = pod("bare", "x", |p| p["metadata"]["ownerReferences"] = json!([]));
+    let rules = Rules { unmanaged: Unmanaged::Refuse, ..RULES };
+    let mut queue = queue(rules, LIMITS, &[plain("a", "a"), bare]);
+    assert_eq!(asked(&mut queue, 0.0), [""; 0]);
+    let Standing::Impossible(obstacles) = queue.standing() else { panic!("not impossible") };
+    assert_eq!(obstacles[0].pod, "bare");
+    queue.gone("bare");
+    assert_eq!(asked(&mut queue, 1.0), ["a"]);
+}
+
+#[test]
+fn a_missing_right_is_believed_when_told_again() {
+    let mut queue = queue(RULES, LIMITS, &[plain("a", "a")]);
+    let no = Answer::Forbidden { says: "cannot create resource".into() };
+    let mut now = Duration::ZERO;
+    for _ in 0..3 {
+        assert_eq!(queue.standing(), Standing::Busy);
+        now = queue.wake(now).unwrap_or(now);
+        assert_eq!(queue.next(now).len(), 1);
+        queue.answered("a", &no, now);
+    }
+    assert!(matches!(queue.standing(), Standing::Impossible(o) if o.len() == 1));
+}
+
+#[test]
+fn a_terminating_namespace_is_emptied_by_deletion() {
+    let mut queue = queue(RULES, LIMITS, &[plain("a", "a")]);
+    asked(&mut queue, 0.0);
+    queue.answered("a", &Answer::NamespaceTerminating, at(0.0));
+    assert_eq!(queue.next(at(0.0))[0].how, How::Delete);
+}
+
+#[test]
+fn while_no_server_answers_one_request_tries() {
+    let pods: Vec<Pod> = (0..8).map(|n| plain(&n.to_string(), &n.to_string())).collect();
+    let mut queue = queue(RULES, LIMITS, &pods);
+    for name in asked(&mut queue, 0.0) {
+        queue.answered(&name, &unreachable(), at(0.0));
+    }
+    let mut now = at(0.0);
+    for _ in 0..20 {
+        now = queue.wake(now).unwrap();
+        let asks = queue.next(now);
+        assert_eq!(asks.len(), 1);
+        queue.answered(&asks[0].pod.uid, &unreachable(), now);
+    }
+    assert!(now > at(60.0), "20 tries in {now:?}");
+    now = queue.wake(now).unwrap();
+    let asks = queue.next(now);
+    queue.answered(&asks[0].pod.uid, &Answer::Accepted, now);
+    assert_eq!(queue.next(now).len(), 4);
+}
+
+#[test]
+fn a_server_under_load_is_left_alone_as_a_whole() {
+    let pods: Vec<Pod> = (0..8).map(|n| plain(&n.to_string(), &n.to_string())).collect();
+    let mut queue = queue(RULES, LIMITS, &pods);
+    asked(&mut queue, 0.0);
+    let busy = Answer::TooManyRequests { says: "later".into(), retry_after: Some(at(2.0)) };
+    queue.answered("0", &busy, at(0.0));
+    assert_eq!(asked(&mut queue, 1.9), [""; 0]);
+    assert!(queue.wake(at(0.0)).unwrap() >= at(2.0));
+}
+
+#[test]
+fn deletion_knows_no_tiers() {
+    let dns = pod("a-dns", "dns", |p| p["spec"]["priority"] = json!(2_000_000_000));
+    let limits = Limits { how: How::Delete, ..LIMITS };
+    let mut queue = queue(RULES, limits, &[dns, plain("web", "web")]);
+    let asks = queue.next(at(0.0));
+    assert_eq!(asks.len(), 2);
+    assert!(asks.iter().all(|ask| ask.how == How::Delete));
+}
+
+#[test]
+fn a_namesake_is_another_pod() {
+    let mut queue = queue(RULES, LIMITS, &[plain("a", "a")]);
+    asked(&mut queue, 0.0);
+    queue.answered("a", &Answer::Accepted, at(0.0));
+    let namesake = pod("a", "a", |p| p["metadata"]["uid"] = json!("a2"));
+    queue.gone("a");
+    queue.seen(&namesake, at(1.0));
+    let asks = queue.next(at(1.0));
+    assert_eq!((asks[0].pod.name.as_str(), asks[0].pod.uid.as_str()), ("a", "a2"));
+}
+
+#[test]
+fn claims_of_those_that_stay_are_known() {
+    let daemon = pod("log", "log", |p| {
+        p["metadata"]["ownerReferences"][0]["kind"] = json!("DaemonSet");
+        p["spec"]["volumes"] = json!([
+            {"name": "data", "persistentVolumeClaim": {"claimName": "disk"}},
+            {"name": "tmp", "ephemeral": {}},
+            {"name": "x", "emptyDir": {}},
+        ]);
+    });
+    let queue = queue(RULES, LIMITS, &[daemon]);
+    let names: Vec<String> = queue.staying_claims().into_iter().map(|c| c.name).collect();
+    assert_eq!((names, queue.standing()), (vec!["disk".into(), "log-tmp".into()], Standing::Empty));
+}
+
+// === any order of events ===
+
+/// One thing that can happen, with numbers to choose among what is there.
+#[derive(Debug, Clone)]
+enum Happening {
+    Arrive { pod: usize, critical: bool },
+    Change { pod: usize, phase: usize, terminating: bool },
+    Vanish(usize),
+    Relist,
+    Answer { which: usize, answer: Answer },
+    Time(Duration),
+}
+
+fn answers() -> impl Strategy<Value = Answer> {
+    let says = || "says".to_owned();
+    prop_oneof![
+        Just(Answer::Accepted),
+        Just(Answer::Gone),
+        Just(Answer::Elsewhere),
+        (0..2usize).prop_map(|n| refusal(["x", "y"][n])),
+        Just(Answer::BudgetExhausted { budget: None, says: says(), retry_after: None }),
+        Just(Answer::BudgetBusy { budget: Some("x".into()), says: says(), retry_after: at(10.0) }),
+        Just(Answer::TooManyRequests { says: says(), retry_after: Some(at(1.0)) }),
+        Just(Answer::TooManyRequests { says: says(), retry_after: None }),
+        Just(Answer::SeveralBudgets { says: says() }),
+        Just(Answer::NamespaceTerminating),
+        Just(Answer::CredentialRefused { says: says() }),
+        Just(Answer::ApiTrouble { says: says() }),
+        Just(unreachable()),
+    ]
+}
+
+fn happenings() -> impl Strategy<Value = Vec<Happening>> {
+    let one = prop_oneof![
+        2 => (0..12usize, any::<bool>())
+            .prop_map(|(pod, critical)| Happening::Arrive { pod, critical }),
+        2 => (0..12usize, 0..3usize, any::<bool>())
+            .prop_map(|(pod, phase, terminating)| Happening::Change { pod, phase, terminating }),
+        1 => (0..12usize).prop_map(Happening::Vanish),
+        1 => Just(Happening::Relist),
+        6 => (0..8usize, answers())
+            .prop_map(|(which, answer)| Happening::Answer { which, answer }),
+        3 => (0..20_000u64).prop_map(|ms| Happening::Time(Duration::from_millis(ms))),
+    ];
+    proptest::collection::vec(one, 0..80)
+}
+
+/// The pods of a node and the requests under way; checks what must hold at every step.
+struct World {
+    queue: Queue,
+    now: Duration,
+    present: BTreeMap<String, Pod>,
+    vanished: BTreeSet<String>,
+    told_gone: BTreeSet<String>,
+    flying: Vec<String>,
+    parallel: usize,
+}
+
+impl World {
+    fn ask(&mut self) {
+        for ask in self.queue.next(self.now) {
+            let uid = ask.pod.uid;
+            assert!(!self.flying.contains(&uid), "{uid} asked twice at once");
+            assert!(!self.vanished.contains(&uid), "{uid} asked after it vanished");
+            assert!(!self.told_gone.contains(&uid), "{uid} asked after it was said to be gone");
+            let pod = &self.present[&uid];
+            assert!(!is_terminating(pod), "{uid} asked while it terminates");
+            self.flying.push(uid);
+        }
+        assert!(self.flying.len() <= self.parallel);
+        assert_eq!(self.queue.in_flight(), self.flying.len());
+        if self.queue.standing() == Standing::Empty {
+            let left = |pod: &&Pod| matches!(classify(pod, &RULES), Verdict::Evict { .. });
+            assert_eq!(self.present.values().filter(left).count(), 0, "empty too early");
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrive { pod: n, critical } => {
+                let uid = format!("p{n}");
+                if !self.vanished.contains(&uid) && !self.present.contains_key(&uid) {
+                    let owner = format!("o{}", n / 4);
+                    let priority = if critical { 2_000_000_000 } else { 0 };
+                    let new = pod(&uid, &owner, |p| p["spec"]["priority"] = json!(priority));
+                    self.queue.seen(&new, self.now);
+                    self.present.insert(uid, new);
+                }
+            }
+            Happening::Change { pod: n, phase, terminating } => {
+                if let Some(pod) = self.present.get_mut(&format!("p{n}")) {
+                    let phase = ["Pending", "Running", "Succeeded"][phase];
+                    let ended = pod.status.as_ref().and_then(|s| s.phase.as_deref());
+                    if ended != Some("Succeeded") {
+                        pod.status.as_mut().unwrap().phase = Some(phase.into());
+                    }
+                    if terminating {
+                        pod.metadata.deletion_timestamp =
+                            super::tests::terminating("t", "t").metadata.deletion_timestamp;
+                    }
+                    self.queue.seen(pod, self.now);
+                }
+            }
+            Happening::Vanish(n) => {
+                let uid = format!("p{n}");
+                if self.present.remove(&uid).is_some() {
+                    self.queue.gone(&uid);
+                    self.vanished.insert(uid);
+                }
+            }
+            Happening::Relist => {
+                for pod in self.present.values() {
+                    self.queue.seen(pod, self.now);
+                }
+                self.queue.listed(&self.present.keys().cloned().collect());
+            }
+            Happening::Answer { which, answer } => {
+                if !self.flying.is_empty() {
+                    let uid = self.flying.remove(which % self.flying.len());
+                    if matches!(answer, Answer::Gone | Answer::Elsewhere) {
+                        self.told_gone.insert(uid.clone());
+                    }
+                    self.queue.answered(&uid, &answer, self.now);
+                }
+            }
+            Happening::Time(passes) => self.now += passes,
+        }
+        self.ask();
+    }
+
+    /// From now on everything works; returns whether the drain ends.
+    fn settle(&mut self) -> bool {
+        self.happen(Happening::Relist);
+        for _ in 0..500 {
+            if let Some(uid) = self.flying.pop() {
+                self.queue.answered(&uid, &Answer::Accepted, self.now);
+            } else if self.queue.standing() == Standing::Empty {
+                return true;
+            } else if let Some(wake) = self.queue.wake(self.now) {
+                self.now = wake;
+            }
+            let leaving: Vec<String> = self
+                .queue
+                .pods
+                .iter()
+                .filter(|(_, entry)| matches!(entry.state, State::Leaving))
+                .map(|(uid, _)| uid.clone())
+                .collect();
+            for uid in leaving {
+                self.present.remove(&uid);
+                self.queue.gone(&uid);
+                self.vanished.insert(uid);
+            }
+            self.ask();
+        }
+        false
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_order_of_events_keeps_the_rules_and_ends(
+        happenings in happenings(),
+        parallel in 1..5usize,
+        seed in any::<u64>(),
+    ) {
+        let mut world = World {
+            queue: Queue::new(RULES, Limits { parallel, ..LIMITS }, seed),
+            now: Duration::ZERO,
+            present: BTreeMap::new(),
+            vanished: BTreeSet::new(),
+            told_gone: BTreeSet::new(),
+            flying: Vec::new(),
+            parallel,
+        };
+        for happening in happenings {
+            world.happen(happening);
+        }
+        prop_assert!(world.settle(), "stuck: {:?}", world.queue);
+    }
+}
