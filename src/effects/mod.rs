@@ -6,3 +6,6 @@ pub mod store;
 pub mod announce;
 pub mod cordon;
 pub mod evict;
+//! To come.
+
+pub mod slot;
