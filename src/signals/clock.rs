@@ -51,6 +51,9 @@ async fn session(events: &Sender<Event>, retry: &mut Retry) -> Result<(), Errno>
         TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
     )?);
     arm(&timer)?;
+    // Its successor is unsafe, which is forbidden here. The timer keeps its one descriptor until the
+    // AsyncFd is dropped, which is what that one asks for.
+    #[allow(deprecated)]
     let timer = AsyncFd::new(timer).map_err(errno)?;
     loop {
         let mut ready = timer.readable().await.map_err(errno)?;

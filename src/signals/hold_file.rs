@@ -100,8 +100,7 @@ fn read(file: &Path) -> Option<String> {
         Err(error) if error.kind() == ErrorKind::NotADirectory => return None,
         Err(error) => format!("the hold file cannot be read: {error}"),
     };
-    let line: String =
-        text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     Some(line.chars().take(TEXT_LENGTH).collect())
 }
 

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::sys::inotify::{InitFlags, Inotify};
 pub use nix::sys::inotify::{AddWatchFlags, WatchDescriptor};
+use nix::sys::inotify::{InitFlags, Inotify};
 use tokio::io::unix::AsyncFd;
 
 /// One inotify instance.
@@ -36,7 +36,11 @@ impl Watcher {
     /// The limit of instances or of descriptors is reached.
     pub fn new() -> std::io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        Ok(Self { descriptor: AsyncFd::new(Descriptor(inotify))? })
+        // Its successor is unsafe, which is forbidden here. The instance keeps its one descriptor
+        // until the AsyncFd is dropped, which is what that one asks for.
+        #[allow(deprecated)]
+        let descriptor = AsyncFd::new(Descriptor(inotify))?;
+        Ok(Self { descriptor })
     }
 
     /// Watches a path; `None` where there is none.

@@ -4,10 +4,12 @@
 //! source opens its connection anew when it ends. Nothing is cached: a cached property of
 //! rpm-ostreed stays at its old value when the daemon went away and came back.
 
-pub mod retry;
-pub mod systemd;
+#[cfg(test)]
+pub(crate) mod fake;
 #[cfg(test)]
 pub(crate) mod private;
+pub mod retry;
+pub mod systemd;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -249,9 +251,8 @@ impl Link {
                 BusError::TimedOut { service, after, .. } => {
                     BusError::TimedOut { service, member: name.to_owned(), after }
                 }
-                other @ (BusError::Connect { .. }
-                | BusError::OddType { .. }
-                | BusError::Closed) => other,
+                other
+                @ (BusError::Connect { .. } | BusError::OddType { .. } | BusError::Closed) => other,
             },
         )
     }

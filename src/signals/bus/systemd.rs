@@ -90,8 +90,10 @@ impl Systemd {
     /// systemd does not answer.
     pub async fn unit_files(&self, patterns: &[&str]) -> Result<Vec<String>, BusError> {
         let none: [&str; 0] = [];
-        let files: Vec<(String, String)> =
-            self.link.call(MANAGER, "ListUnitFilesByPatterns", &(none.as_slice(), patterns)).await?;
+        let files: Vec<(String, String)> = self
+            .link
+            .call(MANAGER, "ListUnitFilesByPatterns", &(none.as_slice(), patterns))
+            .await?;
         Ok(files.into_iter().map(|(path, _)| path).collect())
     }
 
@@ -126,11 +128,8 @@ impl Systemd {
     /// systemd does not answer.
     pub async fn version(&self) -> Result<Option<u32>, BusError> {
         let text = self.link.string(MANAGER, "Version").await?;
-        let digits: String = text
-            .trim_start_matches('v')
-            .chars()
-            .take_while(char::is_ascii_digit)
-            .collect();
+        let digits: String =
+            text.trim_start_matches('v').chars().take_while(char::is_ascii_digit).collect();
         Ok(digits.parse().ok())
     }
 }

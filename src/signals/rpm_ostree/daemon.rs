@@ -61,9 +61,7 @@ impl Trouble {
                 )
             }),
             Self::Bus(BusError::OddType { .. }) | Self::Deployments(_) | Self::Start(_) => true,
-            Self::Bus(
-                BusError::Connect { .. } | BusError::TimedOut { .. } | BusError::Closed,
-            )
+            Self::Bus(BusError::Connect { .. } | BusError::TimedOut { .. } | BusError::Closed)
             | Self::Files { .. } => false,
         }
     }
@@ -121,12 +119,9 @@ pub(crate) async fn read(link: &Link, even_if_busy: bool) -> Result<Reading, Tro
     if value.value_signature() != "aa{sv}" {
         return Err(odd(SYSROOT, "Deployments", &value, "aa{sv}").into());
     }
-    let list: Vec<HashMap<String, OwnedVariant>> =
-        Vec::try_from(value).map_err(|source| BusError::Call {
-            service: NAME.to_owned(),
-            member: "Deployments".to_owned(),
-            source,
-        })?;
+    let list: Vec<HashMap<String, OwnedVariant>> = Vec::try_from(value).map_err(|source| {
+        BusError::Call { service: NAME.to_owned(), member: "Deployments".to_owned(), source }
+    })?;
     Ok(Reading::Entries(parse_entries(&list)?))
 }
 

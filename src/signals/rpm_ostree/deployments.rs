@@ -185,8 +185,7 @@ fn identity(
 /// For people only, so that an odd one is left out.
 fn version(dictionary: &HashMap<String, OwnedVariant>) -> Option<String> {
     let text = string(dictionary.get("version")?)?;
-    let clean: String =
-        text.chars().filter(|c| !c.is_control()).take(VERSION_LENGTH).collect();
+    let clean: String = text.chars().filter(|c| !c.is_control()).take(VERSION_LENGTH).collect();
     (!clean.is_empty()).then_some(clean)
 }
 
@@ -204,10 +203,5 @@ fn odd_type(
     found: &OwnedVariant,
     expected: &'static str,
 ) -> DeploymentsError {
-    DeploymentsError::OddType {
-        index,
-        key,
-        found: found.value_signature().to_string(),
-        expected,
-    }
+    DeploymentsError::OddType { index, key, found: found.value_signature().to_string(), expected }
 }

@@ -21,7 +21,7 @@ use tokio::time::{Sleep, sleep};
 use zbus::{Message, MessageStream, OwnedVariant};
 
 pub(crate) use daemon::{
-    NAME, Reading, SYSROOT, START_TIMEOUT, Trouble, UNIT, ensure_started, read,
+    NAME, Reading, START_TIMEOUT, SYSROOT, Trouble, UNIT, ensure_started, read,
 };
 pub(crate) use deployments::Entry;
 pub use deployments::{DeploymentsError, parse_deployments};
@@ -75,11 +75,7 @@ type Read = Pin<Box<dyn Future<Output = Result<Reading, Trouble>> + Send>>;
 impl Options {
     /// The usual times.
     pub fn new(host: Host) -> Self {
-        Self {
-            host,
-            debounce: Duration::from_secs(1),
-            patience: Duration::from_secs(180),
-        }
+        Self { host, debounce: Duration::from_secs(1), patience: Duration::from_secs(180) }
     }
 }
 
