@@ -1,5 +1,8 @@
 //! logind: whether the host goes down, and what a gate looks at.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
