@@ -37,7 +37,9 @@ pub(crate) fn systemctl(arguments: &[&str]) -> Result<()> {
 pub(crate) fn notify(state: &str) {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixDatagram};
-    let Ok(name) = std::env::var("NOTIFY_SOCKET") else { return };
+    let Ok(name) = std::env::var("NOTIFY_SOCKET") else {
+        return;
+    };
     let address = match name.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(&name),

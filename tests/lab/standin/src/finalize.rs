@@ -49,7 +49,12 @@ pub(crate) fn finalize_staged_locked(paths: &Paths) -> Result<()> {
         ("OSTREE_CHECKSUM", target.checksum.as_str()),
         ("OSTREE_DEPLOYSERIAL", serial.as_str()),
     ];
-    say(paths, "Finalizing staged deployment", journal::FINALIZING, &fields);
+    say(
+        paths,
+        "Finalizing staged deployment",
+        journal::FINALIZING,
+        &fields,
+    );
     files::remove(&paths.staged())?;
     faults.bind(&target.checksum);
     faults.save(paths)?;
@@ -73,14 +78,23 @@ fn say(paths: &Paths, message: &str, id: &str, fields: &[(&str, &str)]) {
 /// The merge of /etc, the kernel and the boot order.
 fn install(paths: &Paths, faults: &Faults, target: &Deployment) -> Result<()> {
     if faults.bound_to(Kind::FinalizeFails, &target.checksum) {
-        bail!("Finalizing deployment: During /etc merge: Copying /etc/standin.conf: Not a directory");
+        bail!(
+            "Finalizing deployment: During /etc merge: Copying /etc/standin.conf: Not a directory"
+        );
     }
-    let kernel = paths.boot().join("ostree").join(target.id()).join("vmlinuz");
+    let kernel = paths
+        .boot()
+        .join("ostree")
+        .join(target.id())
+        .join("vmlinuz");
     if paths.boot_full().exists() {
         bail!("Finalizing deployment: Installing kernel: regfile copy: No space left on device");
     }
     if let Err(error) = files::write(&kernel, &vec![0x5a; KERNEL_BYTES]) {
-        bail!("Finalizing deployment: Installing kernel: {}", error.root_cause());
+        bail!(
+            "Finalizing deployment: Installing kernel: {}",
+            error.root_cause()
+        );
     }
     let system = System::load(paths)?;
     let mut order = vec![target.clone()];

@@ -11,11 +11,11 @@ use crate::dictionary::{self, Table};
 use crate::faults::{Faults, Kind};
 use crate::paths::OSNAME;
 
+use super::Daemon;
 use super::execute::{Options, Work};
 use super::polkit;
 use super::properties::{OS, ROOT_PATH, SYSROOT, SYSROOT_PATH, os_path};
 use super::transaction::Order;
-use super::Daemon;
 
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 /// How GDBus names an error of GIO: its domain in an escaped form, then the code.
@@ -46,7 +46,10 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(name: &str, text: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), text: text.into() }
+        Self {
+            name: name.to_owned(),
+            text: text.into(),
+        }
     }
 
     pub(crate) fn failed(text: impl Into<String>) -> Self {
@@ -62,7 +65,10 @@ impl Refusal {
     }
 
     pub(crate) fn unknown_method(name: &str) -> Self {
-        Self::new("org.freedesktop.DBus.Error.UnknownMethod", format!("No such method “{name}”"))
+        Self::new(
+            "org.freedesktop.DBus.Error.UnknownMethod",
+            format!("No such method “{name}”"),
+        )
     }
 }
 
@@ -106,9 +112,15 @@ impl Daemon {
         interface: &str,
         changed: &Table,
     ) -> Result<()> {
-        let body = (interface, dictionary::table_to_variants(changed), Vec::<&str>::new());
+        let body = (
+            interface,
+            dictionary::table_to_variants(changed),
+            Vec::<&str>::new(),
+        );
         let nobody = None::<zbus::names::BusName<'_>>;
-        self.bus.emit_signal(nobody, path, PROPERTIES, "PropertiesChanged", &body).await?;
+        self.bus
+            .emit_signal(nobody, path, PROPERTIES, "PropertiesChanged", &body)
+            .await?;
         Ok(())
     }
 
@@ -116,7 +128,10 @@ impl Daemon {
         let header = message.header();
         let path = header.path().map_or("", |path| path.as_str());
         let member = header.member().map_or("", |member| member.as_str());
-        match header.interface().map_or("", |interface| interface.as_str()) {
+        match header
+            .interface()
+            .map_or("", |interface| interface.as_str())
+        {
             "org.freedesktop.DBus.Peer" => match member {
                 "Ping" => Ok(Answer::Nothing),
                 other => Err(Refusal::unknown_method(other)),
@@ -146,8 +161,8 @@ impl Daemon {
             "Get" => {
                 let (interface, name): (String, String) = arguments(call)?;
                 let field = self.table(path, &interface)?.get(&name);
-                let field = field
-                    .ok_or_else(|| Refusal::invalid(format!("No such property “{name}”")))?;
+                let field =
+                    field.ok_or_else(|| Refusal::invalid(format!("No such property “{name}”")))?;
                 Ok(Answer::Variant(field.to_variant()))
             }
             "GetAll" => {
@@ -259,7 +274,11 @@ impl Daemon {
 }
 
 fn sender(message: &Message) -> String {
-    message.header().sender().map(ToString::to_string).unwrap_or_default()
+    message
+        .header()
+        .sender()
+        .map(ToString::to_string)
+        .unwrap_or_default()
 }
 
 /// The arguments of a call, or the error for wrong ones.
@@ -283,14 +302,22 @@ pub(crate) async fn answer(
     result: Result<Answer, Refusal>,
 ) -> zbus::Result<()> {
     let header = call.header();
-    if header.primary().flags().contains(zbus::message::Flags::NO_REPLY_EXPECTED) {
+    if header
+        .primary()
+        .flags()
+        .contains(zbus::message::Flags::NO_REPLY_EXPECTED)
+    {
         return Ok(());
     }
     match result {
         Ok(Answer::Nothing) => connection.reply(&header, &()).await,
         Ok(Answer::Flag(flag)) => connection.reply(&header, &flag).await,
         Ok(Answer::Text(text)) => connection.reply(&header, &text).await,
-        Ok(Answer::Path(path)) => connection.reply(&header, &ObjectPath::try_from(path)?).await,
+        Ok(Answer::Path(path)) => {
+            connection
+                .reply(&header, &ObjectPath::try_from(path)?)
+                .await
+        }
         Ok(Answer::Variant(variant)) => connection.reply(&header, &variant).await,
         Ok(Answer::Variants(variants)) => connection.reply(&header, &variants).await,
         Ok(Answer::Objects(objects)) => {
@@ -301,7 +328,9 @@ pub(crate) async fn answer(
             connection.reply(&header, &body).await
         }
         Err(refusal) => {
-            connection.reply_error(&header, refusal.name.as_str(), &refusal.text).await
+            connection
+                .reply_error(&header, refusal.name.as_str(), &refusal.text)
+                .await
         }
     }
 }
@@ -309,7 +338,10 @@ pub(crate) async fn answer(
 /// Names of interfaces and nodes; nobody needs more to look around.
 pub(crate) fn introspection(interfaces: &[&str], nodes: &[&str]) -> String {
     let mut text = String::from("<node>");
-    for interface in interfaces.iter().chain(&[PROPERTIES, "org.freedesktop.DBus.Peer"]) {
+    for interface in interfaces
+        .iter()
+        .chain(&[PROPERTIES, "org.freedesktop.DBus.Peer"])
+    {
         text.push_str(&format!("<interface name=\"{interface}\"/>"));
     }
     for node in nodes {

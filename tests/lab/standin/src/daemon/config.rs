@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn only_the_daemon_section_counts() {
-        let text = "[Other]\nIdleExitTimeout=1\n[Daemon]\n#IdleExitTimeout=2\nIdleExitTimeout = 3\n";
+        let text =
+            "[Other]\nIdleExitTimeout=1\n[Daemon]\n#IdleExitTimeout=2\nIdleExitTimeout = 3\n";
         assert_eq!(value(text, "IdleExitTimeout").as_deref(), Some("3"));
         assert_eq!(value("", "IdleExitTimeout"), None);
     }

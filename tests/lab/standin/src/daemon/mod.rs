@@ -58,7 +58,10 @@ pub(crate) async fn run(paths: Paths) -> Result<()> {
     if let Some(seconds) = faults.seconds(Kind::SlowActivation) {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
-    let bus = zbus::connection::Builder::system().build().await.context("connecting to the bus")?;
+    let bus = zbus::connection::Builder::system()
+        .build()
+        .await
+        .context("connecting to the bus")?;
     let mut calls = MessageStream::from(&bus);
     let owners = MatchRule::builder()
         .msg_type(zbus::message::Type::Signal)
@@ -66,7 +69,10 @@ pub(crate) async fn run(paths: Paths) -> Result<()> {
         .interface("org.freedesktop.DBus")
         .member("NameOwnerChanged")
         .build()?;
-    zbus::fdo::DBusProxy::new(&bus).await?.add_match_rule(owners).await?;
+    zbus::fdo::DBusProxy::new(&bus)
+        .await?
+        .add_match_rule(owners)
+        .await?;
     let mut changes = watch::Watch::new(&paths)?;
     let (events, mut inbox) = mpsc::channel(EVENTS);
     let idle_exit = match faults.seconds(Kind::IdleExit) {
@@ -89,7 +95,10 @@ pub(crate) async fn run(paths: Paths) -> Result<()> {
         leaving: false,
     };
     let flags = RequestNameFlags::DO_NOT_QUEUE.into();
-    let reply = bus.request_name_with_flags(NAME, flags).await.context("taking the bus name")?;
+    let reply = bus
+        .request_name_with_flags(NAME, flags)
+        .await
+        .context("taking the bus name")?;
     if reply != RequestNameReply::PrimaryOwner {
         bail!("the bus name {NAME} is taken");
     }

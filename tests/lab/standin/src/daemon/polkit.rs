@@ -32,8 +32,17 @@ pub(crate) async fn check(bus: &Connection, sender: &str, action: &str) -> Resul
         return Ok(uid);
     }
     let action = format!("org.projectatomic.rpmostree1.{action}");
-    let subject = ("system-bus-name", HashMap::from([("name", Variant::from(sender.to_owned()))]));
-    let body = (subject, action.as_str(), HashMap::<&str, &str>::new(), 0_u32, "");
+    let subject = (
+        "system-bus-name",
+        HashMap::from([("name", Variant::from(sender.to_owned()))]),
+    );
+    let body = (
+        subject,
+        action.as_str(),
+        HashMap::<&str, &str>::new(),
+        0_u32,
+        "",
+    );
     let call = bus.call_method(
         Some("org.freedesktop.PolicyKit1"),
         "/org/freedesktop/PolicyKit1/Authority",
@@ -47,7 +56,9 @@ pub(crate) async fn check(bus: &Connection, sender: &str, action: &str) -> Resul
             format!("Authorization for action {action} denied"),
         )
     };
-    let Ok(Ok(reply)) = tokio::time::timeout(TIMEOUT, call).await else { return Err(denied()) };
+    let Ok(Ok(reply)) = tokio::time::timeout(TIMEOUT, call).await else {
+        return Err(denied());
+    };
     let (allowed, ..): (bool, bool, HashMap<String, String>) =
         reply.body().deserialize_ignore_signature()?;
     if allowed { Ok(uid) } else { Err(denied()) }

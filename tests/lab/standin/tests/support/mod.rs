@@ -1,5 +1,6 @@
 //! A host in a folder: a private bus that activates the daemon, and a `systemctl` that writes.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
+#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::wildcard_enum_match_arm)]
 
 use std::collections::HashMap;
 use std::fs;
@@ -32,7 +33,10 @@ pub struct Host {
 impl Host {
     /// A fresh root with 40.1 booted, and no bus.
     pub fn new() -> Self {
-        let host = Self { folder: tempfile::tempdir().unwrap(), bus: None };
+        let host = Self {
+            folder: tempfile::tempdir().unwrap(),
+            bus: None,
+        };
         fs::create_dir_all(host.path("root/usr/lib")).unwrap();
         fs::write(
             host.path("root/usr/lib/os-release"),
@@ -40,8 +44,10 @@ impl Host {
         )
         .unwrap();
         fs::create_dir_all(host.path("root/proc/sys/kernel/random")).unwrap();
-        let script =
-            format!("#!/bin/sh\necho \"$@\" >> {}\n", host.path("systemctl.log").display());
+        let script = format!(
+            "#!/bin/sh\necho \"$@\" >> {}\n",
+            host.path("systemctl.log").display()
+        );
         fs::write(host.path("systemctl"), script).unwrap();
         fs::set_permissions(host.path("systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(host.path("bin")).unwrap();
@@ -77,7 +83,10 @@ impl Host {
         fs::create_dir(&services).unwrap();
         fs::write(
             services.join(format!("{NAME}.service")),
-            format!("[D-BUS Service]\nName={NAME}\nExec={}\n", self.path("bin/rpm-ostreed").display()),
+            format!(
+                "[D-BUS Service]\nName={NAME}\nExec={}\n",
+                self.path("bin/rpm-ostreed").display()
+            ),
         )
         .unwrap();
         fs::write(
@@ -92,14 +101,25 @@ impl Host {
         )
         .unwrap();
         let mut command = Command::new("dbus-daemon");
-        command.arg("--nofork").arg("--nopidfile").arg("--config-file").arg(self.path("bus.conf"));
+        command
+            .arg("--nofork")
+            .arg("--nopidfile")
+            .arg("--config-file")
+            .arg(self.path("bus.conf"));
         self.environment(&mut command);
         let log = fs::File::create(self.path("bus.log")).unwrap();
         command.stderr(log).stdout(Stdio::null());
-        self.bus = Some(command.spawn().expect("dbus-daemon (package dbus) is needed"));
+        self.bus = Some(
+            command
+                .spawn()
+                .expect("dbus-daemon (package dbus) is needed"),
+        );
         let deadline = std::time::Instant::now() + PATIENCE;
         while !self.path("bus").exists() {
-            assert!(std::time::Instant::now() < deadline, "the bus did not come up");
+            assert!(
+                std::time::Instant::now() < deadline,
+                "the bus did not come up"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -140,7 +160,11 @@ impl Host {
             fs::remove_dir_all(&run).unwrap();
         }
         fs::create_dir_all(&run).unwrap();
-        fs::write(self.root("proc/sys/kernel/random/boot_id"), format!("{boot_id}\n")).unwrap();
+        fs::write(
+            self.root("proc/sys/kernel/random/boot_id"),
+            format!("{boot_id}\n"),
+        )
+        .unwrap();
         self.run("standin", &["boot-select"]);
     }
 
@@ -198,18 +222,26 @@ pub struct Client {
 impl Client {
     pub async fn get(&self, path: &str, interface: &str, name: &str) -> zbus::Result<OwnedVariant> {
         let properties = Some("org.freedesktop.DBus.Properties");
-        let reply =
-            self.bus.call_method(Some(NAME), path, properties, "Get", &(interface, name)).await?;
+        let reply = self
+            .bus
+            .call_method(Some(NAME), path, properties, "Get", &(interface, name))
+            .await?;
         reply.body().deserialize()
     }
 
     pub async fn deployments(&self) -> Vec<HashMap<String, OwnedVariant>> {
-        let value = self.get(SYSROOT_PATH, SYSROOT, "Deployments").await.unwrap();
+        let value = self
+            .get(SYSROOT_PATH, SYSROOT, "Deployments")
+            .await
+            .unwrap();
         Vec::<HashMap<String, OwnedVariant>>::try_from(value).unwrap()
     }
 
     pub async fn active_method(&self) -> String {
-        let value = self.get(SYSROOT_PATH, SYSROOT, "ActiveTransaction").await.unwrap();
+        let value = self
+            .get(SYSROOT_PATH, SYSROOT, "ActiveTransaction")
+            .await
+            .unwrap();
         let structure = zbus::wire::Structure::try_from(value).unwrap();
         <(String, String, String)>::try_from(structure).unwrap().0
     }
@@ -219,7 +251,10 @@ impl Client {
     where
         B: serde::Serialize + zbus::wire::DynamicType,
     {
-        let reply = self.bus.call_method(Some(NAME), OS_PATH, Some(OS), method, body).await?;
+        let reply = self
+            .bus
+            .call_method(Some(NAME), OS_PATH, Some(OS), method, body)
+            .await?;
         reply.body().deserialize()
     }
 
@@ -227,11 +262,18 @@ impl Client {
         self.order("FinalizeDeployment", options).await
     }
 
-    /// Starts the transaction of FinalizeDeployment and waits for its end.
+    /// Starts the transaction of FinalizeDeployment, waits for its end and until it is gone:
+    /// an order before that finds it still in progress.
     pub async fn finalized(&self, options: &Options) -> (bool, String) {
+        let mut signals = self.signals().await;
         let mut peer = Peer::connect(&self.finalize(options).await.unwrap()).await;
         peer.start().await.unwrap();
-        peer.finished().await.expect("no Finished")
+        let finished = peer.finished().await.expect("no Finished");
+        drop(peer);
+        while !self.active_method().await.is_empty() {
+            next(&mut signals, changed).await.expect("the bus is gone");
+        }
+        finished
     }
 
     pub async fn owner(&self) -> Option<String> {
@@ -266,7 +308,10 @@ impl Client {
 pub type Options = HashMap<&'static str, Variant<'static>>;
 
 pub fn options(checksum: Option<&str>, flags: &[&'static str]) -> Options {
-    let mut options: Options = flags.iter().map(|flag| (*flag, Variant::from(true))).collect();
+    let mut options: Options = flags
+        .iter()
+        .map(|flag| (*flag, Variant::from(true)))
+        .collect();
     if let Some(checksum) = checksum {
         options.insert("checksum", Variant::from(checksum.to_owned()));
     }
@@ -286,7 +331,9 @@ pub async fn next<T>(
         }
         None
     };
-    tokio::time::timeout(PATIENCE, found).await.expect("waited too long")
+    tokio::time::timeout(PATIENCE, found)
+        .await
+        .expect("waited too long")
 }
 
 /// Interface and names of a PropertiesChanged.
@@ -329,13 +376,18 @@ impl Peer {
             .await
             .unwrap();
         let messages = MessageStream::from(&connection);
-        Self { connection, messages }
+        Self {
+            connection,
+            messages,
+        }
     }
 
     pub async fn start(&self) -> zbus::Result<bool> {
         let nobody = None::<zbus::names::BusName<'_>>;
-        let reply =
-            self.connection.call_method(nobody, "/", Some(TRANSACTION), "Start", &()).await?;
+        let reply = self
+            .connection
+            .call_method(nobody, "/", Some(TRANSACTION), "Start", &())
+            .await?;
         reply.body().deserialize()
     }
 
@@ -343,8 +395,7 @@ impl Peer {
     pub async fn finished(&mut self) -> Option<(bool, String)> {
         next(&mut self.messages, |message| {
             let header = message.header();
-            (header.member()?.as_str() == "Finished")
-                .then(|| message.body().deserialize().unwrap())
+            (header.member()?.as_str() == "Finished").then(|| message.body().deserialize().unwrap())
         })
         .await
     }
@@ -368,6 +419,7 @@ pub fn error_text(error: zbus::Error) -> String {
         zbus::Error::MethodError(name, text, _) => {
             format!("{name}: {}", text.unwrap_or_default())
         }
+        zbus::Error::FDO(error) => error.to_string(),
         other => panic!("not a method error: {other}"),
     }
 }
