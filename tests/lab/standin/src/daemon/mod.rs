@@ -94,7 +94,7 @@ pub(crate) async fn run(paths: Paths) -> Result<()> {
         events,
         leaving: false,
     };
-    let flags = RequestNameFlags::DO_NOT_QUEUE.into();
+    let flags = RequestNameFlags::DO_NOT_QUEUE;
     let reply = bus
         .request_name_with_flags(NAME, flags)
         .await
