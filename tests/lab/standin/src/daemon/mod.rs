@@ -35,6 +35,8 @@ pub(crate) const NAME: &str = "org.projectatomic.rpmostree1";
 const EVENTS: usize = 64;
 /// Changes of the deploy folder come in pairs; one reading is enough.
 const SETTLE: Duration = Duration::from_millis(20);
+/// For what was sent last; at a shutdown nobody may be there to read it.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The daemon while it runs.
 #[derive(Debug)]
@@ -108,8 +110,12 @@ pub(crate) async fn run(paths: Paths) -> Result<()> {
         let idle = daemon.idle_deadline();
         tokio::select! {
             call = calls.next() => match call {
-                Some(call) => daemon.message(call.context("reading from the bus")?).await?,
-                None => bail!("the bus is gone"),
+                Some(Ok(call)) => daemon.message(call).await?,
+                Some(Err(error)) => {
+                    console::note(&format!("the bus is gone: {error}"));
+                    return Ok(());
+                }
+                None => return Ok(()),
             },
             event = inbox.recv() => if let Some(event) = event { daemon.event(event).await? },
             change = changes.next() => {
@@ -125,9 +131,10 @@ pub(crate) async fn run(paths: Paths) -> Result<()> {
         }
     }
     console::notify("STOPPING=1");
-    bus.release_name(NAME).await?;
+    // At a shutdown the bus may be gone before us.
+    let _ = bus.release_name(NAME).await;
     // What was sent must be out before the connection goes.
-    bus.graceful_shutdown().await;
+    let _ = tokio::time::timeout(LAST_WORDS, bus.graceful_shutdown()).await;
     Ok(())
 }
 

@@ -32,6 +32,9 @@ pub(crate) const INTERFACE: &str = "org.projectatomic.rpmostree1.Transaction";
 /// Peers that stay after the end are closed then.
 const FORCE_CLOSE: Duration = Duration::from_secs(30);
 
+/// Longest life after a reboot was asked for, when the reply is to be lost.
+const LOST_AFTER: Duration = Duration::from_secs(5);
+
 /// What peers and work tell the daemon; the number is that of the transaction.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -291,10 +294,12 @@ impl Daemon {
                 if done == Done::Reboot {
                     self.rebooting = true;
                     let faults = Faults::load(&self.paths)?;
-                    if !faults.is_on(Kind::RebootNever) {
-                        reboot();
-                    }
                     lost = faults.is_on(Kind::LostReply);
+                    let reboot = (!faults.is_on(Kind::RebootNever)).then(|| tokio::spawn(reboot()));
+                    if lost && let Some(reboot) = reboot {
+                        // Our end would take the command with it before it has queued anything.
+                        let _ = tokio::time::timeout(LOST_AFTER, reboot).await;
+                    }
                 }
             }
             Err(text) => finished = (false, text),
@@ -435,19 +440,12 @@ fn peer_property(current: &Transaction, message: &Message) -> Result<Answer, Ref
         .ok_or_else(|| Refusal::invalid(format!("No such property “{name}”")))
 }
 
-/// Queues the reboot; the daemon does not wait for what ends it.
-fn reboot() {
+/// Queues the reboot.
+async fn reboot() {
     let name = console::systemctl_name();
-    match Command::new(&name).arg("reboot").spawn() {
-        Ok(mut child) => {
-            tokio::spawn(async move {
-                match child.wait().await {
-                    Ok(status) if status.success() => {}
-                    Ok(status) => console::note(&format!("{name} reboot: {status}")),
-                    Err(error) => console::note(&format!("{name} reboot: {error}")),
-                }
-            });
-        }
+    match Command::new(&name).arg("reboot").status().await {
+        Ok(status) if status.success() => {}
+        Ok(status) => console::note(&format!("{name} reboot: {status}")),
         Err(error) => console::note(&format!("{name} reboot: {error}")),
     }
 }

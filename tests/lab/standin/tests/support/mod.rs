@@ -1,6 +1,10 @@
 //! A host in a folder: a private bus that activates the daemon, and a `systemctl` that writes.
 #![allow(dead_code, unreachable_pub, missing_docs)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::wildcard_enum_match_arm)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::wildcard_enum_match_arm
+)]
 
 use std::collections::HashMap;
 use std::fs;
