@@ -73,8 +73,8 @@ struct KindArguments {
     /// From a container image (the default)
     #[arg(long)]
     container: bool,
-    /// From a branch of a remote
-    #[arg(long, conflicts_with = "container")]
+    /// From a branch of a remote, so that a commit is all there is
+    #[arg(long, visible_alias = "commit", conflicts_with = "container")]
     branch: bool,
     /// With a package layered on top
     #[arg(long)]

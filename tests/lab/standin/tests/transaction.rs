@@ -275,6 +275,57 @@ async fn the_command_line_waits_for_a_transaction() {
 }
 
 #[tokio::test]
+async fn another_holder_of_the_lock_makes_it_busy() {
+    let host = Host::with_bus();
+    host.run("standin", &["stage", "40.2"]);
+    let lock = std::fs::File::open(host.root("ostree/lock")).unwrap();
+    lock.lock().unwrap();
+    let client = host.connect().await;
+    let busy = error_text(client.finalize(&good(&host)).await.unwrap_err());
+    assert!(
+        busy.ends_with("Code26: System transaction in progress"),
+        "{busy}"
+    );
+    assert_eq!(client.active_method().await, "");
+    lock.unlock().unwrap();
+    assert!(client.finalized(&good(&host)).await.0);
+}
+
+#[tokio::test]
+async fn a_peer_that_leaves_after_start_does_not_stop_it() {
+    let host = Host::with_bus();
+    host.run("standin", &["stage", "40.2"]);
+    host.run("standin", &["fault", "set", "slow-transaction=1"]);
+    let client = host.connect().await;
+    let mut signals = client.signals().await;
+    let peer = Peer::connect(&client.finalize(&good(&host)).await.unwrap()).await;
+    assert!(peer.start().await.unwrap());
+    drop(peer);
+    assert_eq!(client.active_method().await, "FinalizeDeployment");
+    while !client.active_method().await.is_empty() {
+        next(&mut signals, changed).await.expect("the bus is gone");
+    }
+    assert_eq!(host.status()["deployments"][0]["locked"], false);
+}
+
+#[tokio::test]
+async fn a_cancelled_transaction_changes_nothing() {
+    let host = Host::with_bus();
+    host.run("standin", &["stage", "40.2"]);
+    let client = host.connect().await;
+    let mut peer = Peer::connect(&client.finalize(&good(&host)).await.unwrap()).await;
+    let nobody = None::<zbus::names::BusName<'_>>;
+    peer.connection
+        .call_method(nobody, "/", Some(TRANSACTION), "Cancel", &())
+        .await
+        .unwrap();
+    peer.start().await.unwrap();
+    let (done, text) = peer.finished().await.unwrap();
+    assert!(!done && text.contains("Operation was cancelled"), "{text}");
+    assert_eq!(host.status()["deployments"][0]["locked"], true);
+}
+
+#[tokio::test]
 async fn a_lost_reply_queues_the_reboot_and_says_nothing() {
     let host = Host::with_bus();
     host.run("standin", &["stage", "40.2", "--fault", "lost-reply"]);

@@ -157,7 +157,8 @@ async fn check_inhibitors(bus: &Connection, cancelled: &AtomicBool) -> Result<()
         {
             return Ok(());
         }
-        Ok(Err(error)) => return Err(error).context("Checking systemd inhibitor locks"),
+        // The text of a bus error has its cause in it already.
+        Ok(Err(error)) => bail!("Checking systemd inhibitor locks: {error}"),
         Err(_) => bail!("Checking systemd inhibitor locks: Timeout was reached"),
     };
     let all: Vec<Inhibitor> = reply

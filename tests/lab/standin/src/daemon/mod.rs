@@ -12,6 +12,7 @@ mod transaction;
 mod watch;
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -33,6 +34,10 @@ use transaction::{Event, Transaction};
 pub(crate) const NAME: &str = "org.projectatomic.rpmostree1";
 /// Room for events of peers; the task that reads them does nothing slow.
 const EVENTS: usize = 64;
+/// Room for calls while one is answered; a full queue would also hold up the replies to us.
+const QUEUE: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+/// For what we ask the bus itself and polkit; as GDBus has it.
+const METHOD_TIMEOUT: Duration = Duration::from_secs(25);
 /// Changes of the deploy folder come in pairs; one reading is enough.
 const SETTLE: Duration = Duration::from_millis(20);
 /// For what was sent last; at a shutdown nobody may be there to read it.
@@ -61,6 +66,8 @@ pub(crate) async fn run(paths: Paths) -> Result<()> {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
     let bus = zbus::connection::Builder::system()
+        .max_queued(QUEUE)
+        .method_timeout(METHOD_TIMEOUT)
         .build()
         .await
         .context("connecting to the bus")?;

@@ -214,6 +214,12 @@ impl Drop for Host {
             let _ = bus.kill();
             let _ = bus.wait();
         }
+        // A test that failed may have left the full /boot, which keeps the folder from going.
+        let umount = Command::new("umount")
+            .arg(self.root("boot"))
+            .stderr(Stdio::null())
+            .status();
+        drop(umount);
     }
 }
 
