@@ -9,3 +9,10 @@ pub mod evict;
 //! To come.
 
 pub mod slot;
+//! What the agent does to the world, one file a kind.
+
+pub mod boot;
+pub mod command;
+pub mod health;
+pub mod host;
+pub mod reboot;
