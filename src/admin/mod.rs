@@ -1,7 +1,46 @@
 //! The agent towards people and machines that watch it: status, commands, metrics, systemd.
+//!
+//! Nothing here decides: a snapshot goes out, a command goes in to the loop.
 
-use crate::lifecycle::{State, Waiting, Wake};
+mod advice;
+mod client;
+mod listen;
+mod lock;
+mod metrics;
+mod notify;
+#[cfg(test)]
+mod sample;
+mod socket;
+mod status;
+mod why;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tokio::sync::oneshot;
+
+use crate::lifecycle::{Command, State, Waiting, Wake};
 use crate::model::Now;
+
+pub use advice::{Advice, advice, next};
+pub use client::{Client, ClientError};
+pub use listen::ListenError;
+pub use lock::{AgentLock, LockError};
+pub use metrics::Metrics;
+pub use notify::{Notifier, watchdog_interval};
+pub use socket::{COMMAND_ANSWER_TIMEOUT, HoldRequest, REASON_CHARACTERS_MAX, Refusal, serve};
+pub use status::{
+    AnswerStatus, AttemptStatus, DeniedStatus, DrainStatus, FinishedStatus, GatesStatus, History,
+    HoldStatus, ObstacleStatus, ReasonStatus, RehearsalStatus, SCHEMA, SlotStatus, StageStatus,
+    Status, SystemStatus, TargetStatus, TriesStatus, WakeStatus, waiting_since,
+};
+pub use why::Why;
+
+/// Name of the admin socket in the run folder: root only.
+pub const SOCKET_NAME: &str = "agent.sock";
+
+/// Name of the metrics socket in the run folder: readable by all, it tells no secrets.
+pub const METRICS_SOCKET_NAME: &str = "metrics.sock";
 
 /// What the loop publishes after each step.
 #[derive(Debug, Clone)]
@@ -20,4 +59,16 @@ pub struct Snapshot {
     pub slot_server: Option<String>,
     /// Version of the agent.
     pub version: &'static str,
+}
+
+/// A person's command on its way to the loop, and where its answer goes.
+pub type Order = (Command, oneshot::Sender<Result<(), String>>);
+
+/// Where people and machines find the agent.
+#[derive(Debug, Clone)]
+pub struct AdminSettings {
+    /// Folder of the sockets; must exist.
+    pub run_dir: PathBuf,
+    /// TCP address for metrics; `None`: the unix socket only.
+    pub metrics_listen: Option<SocketAddr>,
 }
