@@ -9,7 +9,8 @@ mod lock;
 mod metrics;
 mod notify;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
+mod schema;
 mod socket;
 mod status;
 mod why;
@@ -28,12 +29,13 @@ pub use listen::ListenError;
 pub use lock::{AgentLock, LockError};
 pub use metrics::Metrics;
 pub use notify::{Notifier, watchdog_interval};
-pub use socket::{COMMAND_ANSWER_TIMEOUT, HoldRequest, REASON_CHARACTERS_MAX, Refusal, serve};
-pub use status::{
+pub use schema::{
     AnswerStatus, AttemptStatus, DeniedStatus, DrainStatus, FinishedStatus, GatesStatus, History,
     HoldStatus, ObstacleStatus, ReasonStatus, RehearsalStatus, SCHEMA, SlotStatus, StageStatus,
-    Status, SystemStatus, TargetStatus, TriesStatus, WakeStatus, waiting_since,
+    Status, SystemStatus, TargetStatus, TriesStatus, WakeStatus,
 };
+pub use socket::{COMMAND_ANSWER_TIMEOUT, HoldRequest, REASON_CHARACTERS_MAX, Refusal, serve};
+pub use status::waiting_since;
 pub use why::Why;
 
 /// Name of the admin socket in the run folder: root only.

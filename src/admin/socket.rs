@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::lifecycle::Command;
 
 use super::listen::{self, Bounded, ListenError};
-use super::status::{History, Status};
+use super::schema::{History, Status};
 use super::why::Why;
 use super::{AdminSettings, METRICS_SOCKET_NAME, Metrics, Order, SOCKET_NAME, Snapshot};
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
 use super::advice::{self, Advice};
-use super::status::SCHEMA;
+use super::schema::SCHEMA;
 
 /// The answer to `lockkeeper why`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
