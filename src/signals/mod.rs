@@ -1,6 +1,3 @@
-//! Everything that wakes the agent, one file a source.
-
-pub mod node;
 //! Sources of events, one file each. None of them ends, and none of them polls while all is well.
 
 pub mod bus;
@@ -8,5 +5,6 @@ pub mod clock;
 pub mod hold_file;
 pub mod inotify;
 pub mod logind;
+pub mod node;
 pub mod rpm_ostree;
 pub mod unix;
