@@ -251,6 +251,8 @@ fn urls_that_lead_nowhere_or_carry_a_password() {
         (" http://fleetlock.example", " http://fleetlock.example"),
         ("http://user:secret@fleetlock.example/", "***@fleetlock.example/"),
         ("user:secret@fleetlock.example", "***@fleetlock.example"),
+        ("http://user@fleetlock.example", "***@fleetlock.example"),
+        ("http://:secret@fleetlock.example", "***@fleetlock.example"),
     ] {
         let text = format!("slot = {{ backend = \"fleetlock\", base_url = \"{url}\" }}");
         check(&text, &[&format!("1: {base}, found \"{found}\"")]);
