@@ -205,6 +205,7 @@ impl Metrics {
             | ObstacleKind::SeveralBudgets { .. }
             | ObstacleKind::Refused { .. }
             | ObstacleKind::Forbidden { .. }
+            | ObstacleKind::Present
             | ObstacleKind::Api { .. } => true,
         };
         let blocked = progress.obstacles.iter().filter(|pod| is_blocked(&pod.kind)).count();

@@ -144,6 +144,7 @@ impl ObstacleStatus {
             ObstacleKind::Refused { .. } => ("refused", None),
             ObstacleKind::Forbidden { .. } => ("forbidden", None),
             ObstacleKind::Terminating => ("terminating", None),
+            ObstacleKind::Present => ("present", None),
             ObstacleKind::Api { .. } => ("api", None),
         };
         Self {

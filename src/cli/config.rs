@@ -22,7 +22,11 @@ pub enum ConfigFailure {
 ///
 /// # Errors
 /// Everything that is wrong, one error a line.
-pub fn check(root: &Path, files: &[PathBuf], out: &mut impl Write) -> Result<(), ConfigFailure> {
+pub fn check(
+    root: &Path,
+    files: &[PathBuf],
+    out: &mut (impl Write + ?Sized),
+) -> Result<(), ConfigFailure> {
     let loaded = if files.is_empty() { config::load(root)? } else { config::load_files(files)? };
     match loaded.files.as_slice() {
         [] => writeln!(out, "good: no file sets anything, so the defaults hold")?,
@@ -40,7 +44,11 @@ pub fn check(root: &Path, files: &[PathBuf], out: &mut impl Write) -> Result<(),
 ///
 /// # Errors
 /// As [`check`].
-pub fn show(root: &Path, now: Timestamp, out: &mut impl Write) -> Result<(), ConfigFailure> {
+pub fn show(
+    root: &Path,
+    now: Timestamp,
+    out: &mut (impl Write + ?Sized),
+) -> Result<(), ConfigFailure> {
     let loaded = config::load(root)?;
     for value in &loaded.values {
         match &value.text {
@@ -60,11 +68,15 @@ pub fn show(root: &Path, now: Timestamp, out: &mut impl Write) -> Result<(), Con
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn default(out: &mut impl Write) -> Result<(), ConfigFailure> {
+pub fn default(out: &mut (impl Write + ?Sized)) -> Result<(), ConfigFailure> {
     Ok(out.write_all(config::default_toml().as_bytes())?)
 }
 
-fn show_windows(loaded: &Loaded, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+fn show_windows(
+    loaded: &Loaded,
+    now: Timestamp,
+    out: &mut (impl Write + ?Sized),
+) -> io::Result<()> {
     let windows = &loaded.settings.policy.windows;
     writeln!(out, "\n# Windows")?;
     if windows.is_empty() {
@@ -80,7 +92,7 @@ fn show_windows(loaded: &Loaded, now: Timestamp, out: &mut impl Write) -> io::Re
     Ok(())
 }
 
-fn show_files(loaded: &Loaded, out: &mut impl Write) -> io::Result<()> {
+fn show_files(loaded: &Loaded, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     writeln!(out, "\n# Files, a later one wins")?;
     if loaded.files.is_empty() {
         writeln!(out, "#   none")?;

@@ -116,9 +116,9 @@ fn prepare(daemon: &Daemon) -> anyhow::Result<()> {
 
 fn configuration(root: &Path, command: ConfigCommand, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
-        ConfigCommand::Check { files } => config::check(root, &files, out),
-        ConfigCommand::Show => config::show(root, out),
-        ConfigCommand::Default => config::default(out),
+        ConfigCommand::Check { files } => Ok(config::check(root, &files, out)?),
+        ConfigCommand::Show => Ok(config::show(root, crate::signals::clock::now().wall, out)?),
+        ConfigCommand::Default => Ok(config::default(out)?),
     }
 }
 

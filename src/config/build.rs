@@ -158,6 +158,7 @@ fn policy(merged: &Merged) -> Result<Policy, ConfigError> {
                 ("reboot", OnDeadline::Reboot),
             ],
         )?,
+        delete_timeout: get("drain.delete_timeout")?,
         on_foreign_uncordon: choice(
             merged,
             "drain.on_foreign_uncordon",
@@ -258,7 +259,6 @@ fn drain(merged: &Merged) -> Result<DrainSettings, ConfigError> {
         grace_period,
         volume_detach_timeout: duration(merged, "drain.volume_detach_timeout")?,
         budget_retry: duration(merged, "drain.budget_retry")?,
-        delete_timeout: duration(merged, "drain.delete_timeout")?,
     })
 }
 

@@ -131,8 +131,6 @@ pub struct DrainSettings {
     pub volume_detach_timeout: Duration,
     /// How long to wait before an eviction that a budget refused is asked again, before jitter.
     pub budget_retry: Duration,
-    /// How long a deletion after the deadline may take (policy `delete`).
-    pub delete_timeout: Duration,
 }
 
 /// How the host is rebooted.

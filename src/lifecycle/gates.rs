@@ -203,6 +203,7 @@ impl Heart<'_> {
                         ObstacleKind::Budget { .. }
                         | ObstacleKind::SeveralBudgets { .. }
                         | ObstacleKind::Terminating
+                        | ObstacleKind::Present
                         | ObstacleKind::Api { .. } => true,
                         ObstacleKind::Refused { .. } | ObstacleKind::Forbidden { .. } => false,
                     })

@@ -34,6 +34,7 @@ fn expected_defaults() -> Settings {
             windows: Windows::default(),
             drain_deadline: seconds(900),
             on_deadline: OnDeadline::Yield,
+            delete_timeout: seconds(120),
             on_foreign_uncordon: OnForeignUncordon::Yield,
             rehearsal_every: seconds(600),
             reboot_estimate: seconds(300),
@@ -71,7 +72,6 @@ fn expected_defaults() -> Settings {
             grace_period: None,
             volume_detach_timeout: seconds(120),
             budget_retry: seconds(5),
-            delete_timeout: seconds(120),
         },
         reboot: RebootSettings { boot_dir: "/boot".into() },
         health: HealthSettings {
@@ -284,6 +284,7 @@ fn every_key_reaches_the_settings() {
             windows: Windows::new(vec![weekly, daily]),
             drain_deadline: seconds(5),
             on_deadline: OnDeadline::Delete,
+            delete_timeout: seconds(8),
             on_foreign_uncordon: OnForeignUncordon::Cordon,
             rehearsal_every: seconds(12),
             reboot_estimate: seconds(9),
@@ -321,7 +322,6 @@ fn every_key_reaches_the_settings() {
             grace_period: Some(3600),
             volume_detach_timeout: seconds(0),
             budget_retry: seconds(7),
-            delete_timeout: seconds(8),
         },
         reboot: RebootSettings { boot_dir: "/b".into() },
         health: HealthSettings {
