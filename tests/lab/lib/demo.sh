@@ -1,0 +1,2 @@
+# shellcheck shell=bash
+demo() { refuse "demo is not there yet"; }

@@ -1,0 +1,148 @@
+# shellcheck shell=bash
+# Hosts: each a systemd-nspawn container under a small supervisor that boots it again whenever it
+# reboots. What runs under which record: nK is the supervisor, nK.nspawn the machine itself.
+
+hosts() { # all hosts of this lab, up or not
+    local path
+    for path in "$LAB_DIR"/hosts/n*; do
+        [[ -d $path ]] && basename "$path"
+    done | sort -V
+}
+
+require_host() {
+    require_lab
+    [[ $1 =~ ^n[1-9][0-9]?$ && -d $LAB_DIR/hosts/$1 ]] ||
+        refuse "no host named '$1'; there are: $(hosts | tr '\n' ' ')"
+}
+
+# supervise HOST: the body of the supervisor. Ends when the host is powered off or cut.
+supervise() {
+    local host=$1 root status
+    root=$(host_root "$host")
+    # In nspawn's own cgroup tree the hosts would share one `system.slice`.
+    own_cgroup "$host"
+    while :; do
+        echo "=== $(date -Is) boot of $host"
+        status=0
+        # The machine dies with its supervisor: nothing stays behind when that is killed.
+        SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 setpriv --pdeathsig KILL \
+            systemd-nspawn --quiet --keep-unit --register=no --directory="$root" --machine="$host" \
+            --hostname="$host" --boot --bind-ro="$(dirname "$(readlink -f "$(bin kubelet)")")":/opt/lab \
+            --kill-signal=SIGRTMIN+3 --resolv-conf=off --timezone=off --link-journal=no &
+        record "$host.nspawn" $! || true
+        wait $! || status=$?
+        rm -f "$LAB_DIR/run/$host.nspawn.pid"
+        echo "=== $(date -Is) nspawn of $host ended with $status"
+        # 133 is a reboot; everything else (0 power-off, 137 power cut) leaves it off.
+        ((status == 133)) || return 0
+        [[ -d $root ]] || return 0
+    done
+}
+
+# own_cgroup HOST: a cgroup for this process in systemd's hierarchies, v1 by name and v2.
+own_cgroup() {
+    local _ controllers mount
+    while IFS=: read -r _ controllers _; do
+        case $controllers in
+            name=systemd) mount=$(findmnt -n -o TARGET -t cgroup -O name=systemd | head -n 1) ;;
+            '') mount=$(findmnt -n -o TARGET -t cgroup2 | head -n 1) ;;
+            *) continue ;;
+        esac
+        [[ -n $mount ]] && mkdir -p "$mount/lockkeeper-lab/$1" &&
+            echo "$BASHPID" >"$mount/lockkeeper-lab/$1/cgroup.procs"
+    done </proc/self/cgroup
+    return 0
+}
+
+remove_cgroups() {
+    local mount
+    for mount in $(findmnt -n -o TARGET -t cgroup2 || true) $(findmnt -n -o TARGET -t cgroup -O name=systemd || true); do
+        [[ -d $mount/lockkeeper-lab ]] || continue
+        find "$mount/lockkeeper-lab" -depth -type d -exec rmdir {} + 2>/dev/null || true
+    done
+}
+
+# leader HOST: the process that is the host's init, seen from the machine.
+leader() {
+    local machine child ids
+    machine=$(recorded "$1.nspawn") || return 1
+    for child in $(<"/proc/$machine/task/$machine/children"); do
+        ids=$(grep -s ^NSpid: "/proc/$child/status") || continue
+        [[ ${ids##*[[:space:]]} == 1 && $ids =~ [0-9]+[[:space:]]+1$ ]] && echo "$child" && return 0
+    done
+    return 1
+}
+
+is_on() { leader "$1" >/dev/null 2>&1; }
+
+# inside HOST CMD...: runs it in the host, with stdin, output and exit status passed through.
+inside() {
+    local pid
+    pid=$(leader "$1") || { say "error: $1 is off; 'lab boot $1' turns it on"; return 125; }
+    shift
+    nsenter --target "$pid" --all -- /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" "$@"
+}
+
+# exec_in HOST CMD...: as `inside`, but bounded where no person sits at the terminal.
+exec_in() {
+    local pid status=0
+    [[ ! -t 0 ]] || { inside "$@"; return; }
+    pid=$(leader "$1") || { say "error: $1 is off; 'lab boot $1' turns it on"; return 125; }
+    shift
+    timeout --kill-after=5 "$LAB_EXEC_SECONDS" nsenter --target "$pid" --all -- \
+        /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" "$@" || status=$?
+    return "$status"
+}
+
+boot_id_of() { inside "$1" cat /proc/sys/kernel/random/boot_id 2>/dev/null; }
+
+# has_booted HOST: init has gone through its start jobs, with failed units or without.
+has_booted() {
+    runs "$1" || return 2
+    is_on "$1" || return 1
+    [[ $(inside "$1" timeout 10 systemctl is-system-running 2>/dev/null) =~ ^(running|degraded)$ ]]
+}
+
+# node_is_ready HOST [BOOT]: the kubelet of the running boot says so, not of the one before.
+node_is_ready() {
+    local boot
+    boot=${2:-$(boot_id_of "$1")} || return 1
+    [[ -n $boot ]] || return 1
+    api "/api/v1/nodes/$1" | jq --exit-status --arg boot "$boot" '.status.nodeInfo.bootID == $boot
+        and any(.status.conditions[]?; .type == "Ready" and .status == "True")' >/dev/null 2>&1
+}
+
+turn_on() { # HOST: returns at once
+    runs "$1" || spawn "$1" "$lab_home/lab" __host "$1"
+}
+
+await_boot() { # HOST
+    wait_until "$seconds_boot" "$1 has booted" has_booted "$1" && return 0
+    runs "$1" || say "error: $1 went off by itself"
+    if is_on "$1"; then
+        say "jobs of $1 that have not ended:"
+        inside "$1" systemctl --no-pager --no-legend list-jobs 2>&1 | sed 's/^/    /' >&2 || true
+    fi
+    say "the end of $LAB_DIR/log/$1.log:"
+    tail_of "$LAB_DIR/log/$1.log"
+    return 1
+}
+
+await_ready() { # HOST
+    wait_until "$seconds_ready" "node $1 is Ready under its running boot" node_is_ready "$1" && return 0
+    say "the end of the kubelet's journal on $1:"
+    inside "$1" journalctl --no-pager -q -u kubelet -n 8 2>&1 | cut -c1-240 | sed 's/^/    /' >&2 || true
+    return 1
+}
+
+# cut_power HOST: as if the plug were pulled.
+cut_power() {
+    local host=$1 init
+    init=$(leader "$host") || init=
+    cut "$host.nspawn" || return 1
+    [[ -z $init ]] || wait_until "$seconds_stop" "the init of $host is gone" not start_time "$init" >/dev/null || return 1
+    wait_until "$seconds_stop" "the supervisor of $host has ended" not runs "$host" || return 1
+    rm -f "$LAB_DIR/run/$host.pid"
+}
