@@ -17,49 +17,74 @@ require_host() {
 
 # supervise HOST: the body of the supervisor. Ends when the host is powered off or cut.
 supervise() {
-    local host=$1 root status
+    local host=$1 root programs status
     root=$(host_root "$host")
-    # In nspawn's own cgroup tree the hosts would share one `system.slice`.
-    own_cgroup "$host"
-    while :; do
+    programs=$(dirname "$(readlink -f "$(bin kubelet)")")
+    while [[ -d $root ]]; do
         echo "=== $(date -Is) boot of $host"
         status=0
-        # The machine dies with its supervisor: nothing stays behind when that is killed.
-        SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 setpriv --pdeathsig KILL \
-            systemd-nspawn --quiet --keep-unit --register=no --directory="$root" --machine="$host" \
-            --hostname="$host" --boot --bind-ro="$(dirname "$(readlink -f "$(bin kubelet)")")":/opt/lab \
-            --kill-signal=SIGRTMIN+3 --resolv-conf=off --timezone=off --link-journal=no &
+        (
+            own_cgroup "$host"
+            SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 exec setpriv --pdeathsig KILL systemd-nspawn --quiet \
+                --keep-unit --register=no --link-journal=no --resolv-conf=off --timezone=off \
+                --directory="$root" --machine="$host" --hostname="$host" --bind-ro="$programs":/opt/lab \
+                --kill-signal=SIGRTMIN+3 --boot
+        ) &
         record "$host.nspawn" $! || true
         wait $! || status=$?
         rm -f "$LAB_DIR/run/$host.nspawn.pid"
+        # Without nspawn its init would live on.
+        ((status == 0 || status == 133)) || kill_machine "$host"
         echo "=== $(date -Is) nspawn of $host ended with $status"
         # 133 is a reboot; everything else (0 power-off, 137 power cut) leaves it off.
         ((status == 133)) || return 0
-        [[ -d $root ]] || return 0
-    done
+    done 2>&1
 }
 
-# own_cgroup HOST: a cgroup for this process in systemd's hierarchies, v1 by name and v2.
-own_cgroup() {
-    local _ controllers mount
-    while IFS=: read -r _ controllers _; do
-        case $controllers in
-            name=systemd) mount=$(findmnt -n -o TARGET -t cgroup -O name=systemd | head -n 1) ;;
-            '') mount=$(findmnt -n -o TARGET -t cgroup2 | head -n 1) ;;
-            *) continue ;;
-        esac
-        [[ -n $mount ]] && mkdir -p "$mount/lockkeeper-lab/$1" &&
-            echo "$BASHPID" >"$mount/lockkeeper-lab/$1/cgroup.procs"
-    done </proc/self/cgroup
-    return 0
+# Each machine has a cgroup of its own: under a common one the hosts would share one `system.slice`,
+# and it is what reliably finds, and ends at once, everything that the machine consists of.
+cgroup_mounts() {
+    findmnt --noheadings --output TARGET --types cgroup2 || true
+    findmnt --noheadings --output TARGET --types cgroup --options name=systemd || true
+}
+
+own_cgroup() { # HOST
+    local mount
+    for mount in $(cgroup_mounts); do
+        mkdir -p "$mount/lockkeeper-lab/$1" && echo "$BASHPID" >"$mount/lockkeeper-lab/$1/cgroup.procs" ||
+            echo "no cgroup for $1 in $mount"
+    done
 }
 
 remove_cgroups() {
     local mount
-    for mount in $(findmnt -n -o TARGET -t cgroup2 || true) $(findmnt -n -o TARGET -t cgroup -O name=systemd || true); do
+    for mount in $(cgroup_mounts); do
         [[ -d $mount/lockkeeper-lab ]] || continue
         find "$mount/lockkeeper-lab" -depth -type d -exec rmdir {} + 2>/dev/null || true
     done
+}
+
+# machine_processes HOST: ids of all processes of the machine, nspawn included.
+machine_processes() {
+    local mount
+    for mount in $(cgroup_mounts); do
+        [[ -d $mount/lockkeeper-lab/$1 ]] || continue
+        find "$mount/lockkeeper-lab/$1" -name cgroup.procs -exec cat {} + 2>/dev/null || true
+    done | sort -un
+}
+
+machine_is_gone() { [[ -z $(machine_processes "$1") ]]; }
+
+# kill_machine HOST: all of it at once, as a power cut does, and wait until it is gone.
+kill_machine() {
+    local mount
+    local -a processes
+    for mount in $(cgroup_mounts); do
+        { echo 1 >"$mount/lockkeeper-lab/$1/cgroup.kill"; } 2>/dev/null || true
+    done
+    mapfile -t processes < <(machine_processes "$1")
+    ((${#processes[@]})) && kill -KILL "${processes[@]}" 2>/dev/null
+    wait_until "$seconds_stop" "no process of $1 is left" machine_is_gone "$1"
 }
 
 # leader HOST: the process that is the host's init, seen from the machine.
@@ -80,20 +105,16 @@ inside() {
     local pid
     pid=$(leader "$1") || { say "error: $1 is off; 'lab boot $1' turns it on"; return 125; }
     shift
-    nsenter --target "$pid" --all -- /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    # shellcheck disable=SC2154  # `exec_limit` is the caller's, if it has one
+    "${exec_limit[@]}" nsenter --target "$pid" --all -- /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" "$@"
 }
 
 # exec_in HOST CMD...: as `inside`, but bounded where no person sits at the terminal.
 exec_in() {
-    local pid status=0
-    [[ ! -t 0 ]] || { inside "$@"; return; }
-    pid=$(leader "$1") || { say "error: $1 is off; 'lab boot $1' turns it on"; return 125; }
-    shift
-    timeout --kill-after=5 "$LAB_EXEC_SECONDS" nsenter --target "$pid" --all -- \
-        /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-        HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" "$@" || status=$?
-    return "$status"
+    local -a exec_limit=()
+    [[ -t 0 ]] || exec_limit=(timeout --kill-after=5 "$LAB_EXEC_SECONDS")
+    inside "$@"
 }
 
 boot_id_of() { inside "$1" cat /proc/sys/kernel/random/boot_id 2>/dev/null; }
@@ -139,10 +160,7 @@ await_ready() { # HOST
 
 # cut_power HOST: as if the plug were pulled.
 cut_power() {
-    local host=$1 init
-    init=$(leader "$host") || init=
-    cut "$host.nspawn" || return 1
-    [[ -z $init ]] || wait_until "$seconds_stop" "the init of $host is gone" not start_time "$init" >/dev/null || return 1
-    wait_until "$seconds_stop" "the supervisor of $host has ended" not runs "$host" || return 1
-    rm -f "$LAB_DIR/run/$host.pid"
+    kill_machine "$1" || return 1
+    wait_until "$seconds_stop" "the supervisor of $1 has ended" not runs "$1" || return 1
+    rm -f "$LAB_DIR/run/$1.pid" "$LAB_DIR/run/$1.nspawn.pid"
 }

@@ -120,6 +120,7 @@ start_keeper() {
     echo "$LAB_DIR" >"$machine_lock"
     # The keeper takes the lock over: it inherits the open file, and we close ours.
     LOCKKEEPER_LAB=$LAB_DIR setsid "$lab_home/lab" __keeper $$ "$(start_time $$)" </dev/null >>"$LAB_DIR/log/keeper.log" 2>&1 7>&- 8>&- &
+    disown $!
     record keeper $! || die "the keeper did not start"
     exec 9>&-
 }
@@ -145,7 +146,7 @@ keep() {
 tear_down() {
     local name pid round
     [[ ${1:-} == keep-keeper ]] || cut keeper || true
-    # Supervisors first, or they would boot their hosts again.
+    # Supervisors sort before their machines, which they would boot again.
     for name in "$LAB_DIR"/run/*.pid; do
         [[ -e $name ]] || continue
         name=$(basename "$name" .pid)
@@ -161,11 +162,22 @@ tear_down() {
         [[ -n $(strays) ]] || break
         sleep 0.3
     done
+    for name in $(machines); do
+        kill_machine "$name" || true
+    done
     remove_addresses
     remove_cgroups
     release_mounts
     rm -f "$LAB_DIR/run/up" "$LAB_DIR/run/no-agent"
     keep_journals
+}
+
+# machines: those that have a cgroup, whatever is recorded.
+machines() {
+    local mount
+    for mount in $(cgroup_mounts); do
+        ls "$mount/lockkeeper-lab" 2>/dev/null || true
+    done | grep -x 'n[0-9]*' | sort -u || true
 }
 
 # nspawn mounts in a namespace of its own; this is for what a person has mounted there by hand.

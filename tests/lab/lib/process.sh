@@ -35,6 +35,7 @@ spawn() {
     local name=$1
     shift
     LOCKKEEPER_LAB=$LAB_DIR setsid "$@" </dev/null >>"$LAB_DIR/log/$name.log" 2>&1 7>&- 8>&- 9>&- &
+    disown $!
     record "$name" $! || true       # it may have ended already; whoever waits for it will see that
 }
 

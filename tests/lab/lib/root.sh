@@ -27,7 +27,9 @@ give_identity() { # HOST ROOT
     # Made here and not by the first boot, which would then also enable every unit by its preset,
     # among them a networkd that would clear the machine's routing rules.
     tr -d - </proc/sys/kernel/random/uuid >"$root/etc/machine-id"
-    rm -f "$root/var/lib/dbus/machine-id" "$root/etc/resolv.conf"
+    rm -f "$root/var/lib/dbus/machine-id"
+    # Nobody resolves anything here, but the kubelet makes no pod without the file.
+    echo 'nameserver 127.0.0.1' >"$root/etc/resolv.conf"
     mkdir -p "$root/var/log/journal/$(<"$root/etc/machine-id")" "$root/etc/systemd/journald.conf.d"
     printf '[Journal]\nStorage=persistent\nRateLimitIntervalSec=0\nSyncIntervalSec=1s\n' \
         >"$root/etc/systemd/journald.conf.d/lab.conf"
