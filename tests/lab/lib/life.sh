@@ -115,7 +115,7 @@ start_keeper() {
     # We hold the lock, so whatever is here is of a lab that was killed.
     tear_down
     rm -rf --one-file-system "$LAB_DIR"
-    mkdir -p "$LAB_DIR"/{run,log,hosts}
+    mkdir -p "$LAB_DIR"/{run,log,hosts,journals}
     controlplane_inputs >"$LAB_DIR/run/controlplane-inputs"
     echo "$LAB_DIR" >"$machine_lock"
     # The keeper takes the lock over: it inherits the open file, and we close ours.
@@ -199,7 +199,7 @@ keep_journals() {
         fi
         rm -rf --one-file-system "$LAB_DIR/hosts/$host"
     done
-    rm -rf --one-file-system "$LAB_DIR/etcd"
+    rm -rf --one-file-system "$LAB_DIR"/{etcd,journals}
 }
 
 down() {
@@ -214,10 +214,14 @@ down() {
 # === the workload ===
 
 apply_workload() {
-    local begin=$SECONDS file
-    for file in "$lab_home"/workload/*.yaml; do
-        kubectl apply --filename "$file" >/dev/null || return 1
-    done
+    local begin=$SECONDS host
+    {
+        cat "$lab_home"/workload/*.yaml
+        for host in $(hosts); do
+            echo ---
+            sed "s|@HOST@|$host|" "$lab_home/workload/pinned.yaml.in"
+        done
+    } | kubectl apply --filename - >/dev/null || return 1
     wait_until "$seconds_workload" "every pod of the workload runs" workload_runs ||
         { kubectl get pods --all-namespaces --output wide >&2 || true; return 1; }
     say "the workload runs ($((SECONDS - begin)) s)"
