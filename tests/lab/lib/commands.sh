@@ -46,6 +46,7 @@ main() {
         status | stage | exec | journal | cut | boot | wait | agent | logs | start | stop | restart | \
             install-agent | rotate-certificate) "command_${command//-/_}" "$@" ;;
         kubectl) require_lab; kubectl "$@" ;;
+        __up) bring_up "$@" ;;
         __host) supervise "$@" ;;
         __keeper) keep "$@" ;;
         *) refuse "unknown command '$command'; 'lab help' lists them" ;;
@@ -183,12 +184,12 @@ command_start() {
 
 command_stop() {
     require_component "$@"
-    stop "$1"
+    stop_component "$1"
 }
 
 command_restart() {
     require_component "$@"
-    stop "$1"
+    stop_component "$1"
     start_component "$1"
     await_component "$1"
 }

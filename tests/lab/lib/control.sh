@@ -4,7 +4,7 @@
 
 components=(etcd apiserver controller-manager scheduler coordinator)
 
-bin() { echo "$(cache_path controlplane "$(<"$LAB_DIR/run/controlplane-inputs")")/$1"; }
+bin() { echo "$LAB_DIR/programs/$1"; }
 
 kubectl() { KUBECONFIG=$LAB_DIR/admin.kubeconfig "$(bin kubectl)" "$@"; }
 
@@ -79,6 +79,14 @@ start_component() { # COMPONENT: returns at once
         coordinator)
             spawn coordinator "$(agent_binary)" coordinator --config "$LAB_DIR/coordinator.toml"
             ;;
+    esac
+}
+
+# An API server waits a minute for requests that its clients never end; who stops it wants it gone.
+stop_component() {
+    case $1 in
+        apiserver) stop "$1" 2 ;;
+        *) stop "$1" ;;
     esac
 }
 

@@ -16,7 +16,7 @@ demo() {
     done
     has_agent || die "there is no systemd/lockkeeper.service in this tree, so there is no agent to watch"
     if [[ ! -e $LAB_DIR/run/up ]]; then
-        up --hosts "${count:-3}"
+        setpriv --pdeathsig TERM "$lab_home/lab" up --hosts "${count:-3}" || exit
         started=yes
     fi
     : "${version:=43.$(date -u +%Y%m%d.%H%M%S)}"

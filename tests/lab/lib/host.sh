@@ -19,12 +19,12 @@ require_host() {
 supervise() {
     local host=$1 root programs status
     root=$(host_root "$host")
-    programs=$(dirname "$(readlink -f "$(bin kubelet)")")
+    programs=$(readlink -f "$LAB_DIR/programs")
     while [[ -d $root ]]; do
         echo "=== $(date -Is) boot of $host"
         status=0
         (
-            own_cgroup "$host"
+            own_cgroup "$host" || exit 1
             SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 exec setpriv --pdeathsig KILL systemd-nspawn --quiet \
                 --keep-unit --register=no --link-journal=no --resolv-conf=off --timezone=off \
                 --directory="$root" --machine="$host" --hostname="$host" --bind-ro="$programs":/opt/lab \
@@ -49,11 +49,13 @@ cgroup_mounts() {
 }
 
 own_cgroup() { # HOST
-    local mount
+    local mount joined=
     for mount in $(cgroup_mounts); do
-        mkdir -p "$mount/lockkeeper-lab/$1" && echo "$BASHPID" >"$mount/lockkeeper-lab/$1/cgroup.procs" ||
-            echo "no cgroup for $1 in $mount"
+        mkdir -p "$mount/lockkeeper-lab/$1" || return 1
+        echo "$BASHPID" >"$mount/lockkeeper-lab/$1/cgroup.procs" || return 1
+        joined=yes
     done
+    [[ $joined ]] || { echo "this machine has no cgroup tree that systemd could use"; return 1; }
 }
 
 remove_cgroups() {

@@ -4,7 +4,14 @@
 
 require_lab() { [[ -e $LAB_DIR/run/up ]] || die "no lab is up in $LAB_DIR; start one with 'lab up'"; }
 
+# up ARGS...: becomes a process that carries the lab's mark, like all that it starts: whoever takes
+# the lab down then also finds what a killed `up` left running.
 up() {
+    need_root
+    LOCKKEEPER_LAB=$LAB_DIR exec "$lab_home/lab" __up "$@"
+}
+
+bring_up() {
     local count=3 host begin=$SECONDS pids=() failed=
     local -a names=()
     local agent=yes workload=yes
@@ -69,6 +76,7 @@ leave_half_way() {
     trap '' INT TERM HUP
     trap - EXIT
     ((status == 0)) || say "taking down what was brought up; logs stay in $LAB_DIR/log"
+    disown -a       # their ends are ours, and no news
     tear_down
     exit "$status"
 }
@@ -116,10 +124,10 @@ start_keeper() {
     tear_down
     rm -rf --one-file-system "$LAB_DIR"
     mkdir -p "$LAB_DIR"/{run,log,hosts,journals}
-    controlplane_inputs >"$LAB_DIR/run/controlplane-inputs"
+    ln -s "$(cache_path controlplane "$(controlplane_inputs)")" "$LAB_DIR/programs"
     echo "$LAB_DIR" >"$machine_lock"
     # The keeper takes the lock over: it inherits the open file, and we close ours.
-    LOCKKEEPER_LAB=$LAB_DIR setsid "$lab_home/lab" __keeper $$ "$(start_time $$)" </dev/null >>"$LAB_DIR/log/keeper.log" 2>&1 7>&- 8>&- &
+    setsid "$lab_home/lab" __keeper $$ "$(start_time $$)" </dev/null >>"$LAB_DIR/log/keeper.log" 2>&1 7>&- 8>&- &
     disown $!
     record keeper $! || die "the keeper did not start"
     exec 9>&-
@@ -137,31 +145,15 @@ keep() {
             continue
         fi
         echo "$(date -Is) $why: taking the lab down"
-        tear_down keep-keeper
+        tear_down
         return 0
     done
 }
 
-# tear_down [keep-keeper]: leaves no process, address, mount or cgroup of this lab. Can be repeated.
+# tear_down: leaves no process, address, mount or cgroup of this lab. Can be repeated.
 tear_down() {
-    local name pid round
-    [[ ${1:-} == keep-keeper ]] || cut keeper || true
-    # Supervisors sort before their machines, which they would boot again.
-    for name in "$LAB_DIR"/run/*.pid; do
-        [[ -e $name ]] || continue
-        name=$(basename "$name" .pid)
-        [[ $name != keeper ]] || continue
-        cut "$name" || true
-    done
-    # Those that died before their record was written, and, when the records are gone, all.
-    for round in 1 2 3; do
-        for pid in $(strays); do
-            ((round == 1)) && say "ending process $pid, which had no record" || true
-            kill -KILL "$pid" 2>/dev/null || true
-        done
-        [[ -n $(strays) ]] || break
-        sleep 0.3
-    done
+    local name
+    kill_strays
     for name in $(machines); do
         kill_machine "$name" || true
     done
@@ -207,8 +199,8 @@ down() {
     need_root
     tear_down
     local left
-    left=$(strays)
-    [[ -z $left ]] || die "these processes did not end: $left"
+    left=$(strays; for left in $(machines); do machine_processes "$left"; done)
+    [[ -z $left ]] || die "these processes did not end: ${left//$'\n'/ }"
 }
 
 # === the workload ===

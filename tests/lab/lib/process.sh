@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Processes that outlive the command that started them. Each is recorded by its id together with
 # its start time, since an id alone may belong to a stranger by the time we want to end it; and
-# each carries the lab's folder in its environment, which finds those that died before the record.
+# each carries the lab's folder in its environment as a mark, which finds those without a record.
 
 # start_time PID: in clock ticks since the boot of the machine; empty when there is no such process.
 start_time() {
@@ -39,14 +39,13 @@ spawn() {
     record "$name" $! || true       # it may have ended already; whoever waits for it will see that
 }
 
-# stop NAME: SIGTERM, and SIGKILL when that is not heard. Fine when nothing runs.
+# stop NAME [SECONDS]: SIGTERM, and SIGKILL when it has not ended by then. Fine when nothing runs.
 stop() {
-    local pid begin=$SECONDS
+    local pid begin=$SECONDS grace=${2:-$((seconds_stop * LAB_PATIENCE))}
     if pid=$(recorded "$1"); then
         kill -TERM "$pid" 2>/dev/null || true
         while runs "$1"; do
-            if ((SECONDS - begin >= seconds_stop * LAB_PATIENCE)); then
-                say "$1 did not end within ${seconds_stop} s; killed"
+            if ((SECONDS - begin >= grace)); then
                 kill -KILL "$pid" 2>/dev/null || true
                 begin=$SECONDS
             fi
@@ -68,13 +67,34 @@ cut() {
 
 not() { ! "$@"; }
 
-# strays: ids of processes that carry this lab's folder in their environment, without this command.
+# strays: ids of processes that carry this lab's mark, this command and those that wait for it aside.
 strays() {
-    local file pid
+    local file pid own=" $BASHPID " parent=$$
+    while ((parent > 1)); do
+        own+="$parent "
+        parent=$(awk '/^PPid:/ { print $2 }' "/proc/$parent/status" 2>/dev/null) || break
+    done
     for file in /proc/[0-9]*/environ; do
         pid=${file//[!0-9]/}
-        [[ $pid != "$$" && $pid != "$BASHPID" && $pid != "$PPID" ]] || continue
-        grep -qzxF "LOCKKEEPER_LAB=$LAB_DIR" "$file" 2>/dev/null && echo "$pid"
+        [[ $own != *" $pid "* ]] || continue
+        if grep -qzxF "LOCKKEEPER_LAB=$LAB_DIR" "$file" 2>/dev/null && start_time "$pid" >/dev/null; then
+            echo "$pid"
+        fi
     done
     return 0
+}
+
+# kill_strays: until there are none, since one may start another before its own end.
+kill_strays() {
+    local round pid
+    local -a left
+    for ((round = 0; round < 50; round++)); do
+        mapfile -t left < <(strays)
+        ((${#left[@]})) || return 0
+        for pid in "${left[@]}"; do
+            kill -KILL "$pid" 2>/dev/null || true
+        done
+        sleep 0.1
+    done
+    say "error: these processes do not end: ${left[*]}"
 }
