@@ -207,13 +207,14 @@ down() {
 
 apply_workload() {
     local begin=$SECONDS host
-    {
-        cat "$lab_home"/workload/*.yaml
-        for host in $(hosts); do
-            echo ---
-            sed "s|@HOST@|$host|" "$lab_home/workload/pinned.yaml.in"
-        done
-    } | kubectl apply --filename - >/dev/null || return 1
+    cat "$lab_home"/workload/*.yaml | kubectl apply --filename - >/dev/null || return 1
+    # A pod without a controller is refused for good while the account of its namespace is not there.
+    wait_until 30 "namespace shop has its service account" \
+        api /api/v1/namespaces/shop/serviceaccounts/default --output /dev/null || return 1
+    for host in $(hosts); do
+        echo ---
+        sed "s|@HOST@|$host|" "$lab_home/workload/pinned.yaml.in"
+    done | kubectl apply --filename - >/dev/null || return 1
     wait_until "$seconds_workload" "every pod of the workload runs" workload_runs ||
         { kubectl get pods --all-namespaces --output wide >&2 || true; return 1; }
     say "the workload runs ($((SECONDS - begin)) s)"
