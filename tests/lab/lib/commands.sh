@@ -81,9 +81,10 @@ command_stage() {
     require_host "$host"
     [[ $origin != --container || " ${arguments[*]} " == *" --container "* ]] || arguments+=(--container)
     inside "$host" test -x /usr/lib/standin/standin || die "$host has no stand-in for rpm-ostree"
-    inside "$host" timeout "$((seconds_stage * LAB_PATIENCE))" \
-        /usr/lib/standin/standin stage "$version" "${arguments[@]}" "$lock" </dev/null >&2 ||
-        die "staging $version on $host failed"
+    local answer
+    answer=$(inside "$host" timeout "$((seconds_stage * LAB_PATIENCE))" \
+        /usr/lib/standin/standin stage "$version" "${arguments[@]}" "$lock" </dev/null 2>&1) ||
+        die "staging $version on $host failed: $answer"
 }
 
 # Inside a running host, whose message catalog it then uses; from its disk when it is off.
