@@ -2,7 +2,7 @@
 # `lab demo`: an update on every host, and what the agents then do, read from their journals.
 
 stages=(waiting requesting draining rebooting settling uncordoning releasing)
-declare -A stage_ms stage_of stage_since began_ms ended_ms end_of      # by host, stage_ms by host/stage
+declare -A stage_ms stage_since began_ms ended_ms end_of seen      # by host; stage_ms by host/stage
 
 demo() {
     local count='' version='' host started=
@@ -26,7 +26,6 @@ demo() {
         is_on "$host" || die "$host is off; 'lab boot $host' turns it on"
     done
 
-    follow_agents
     local begin
     begin=$(now_ms)
     say "staging $version on ${names[*]}; $LAB_SLOTS of them at a time may be down (about $((60 * ${#names[@]})) s)"
@@ -40,37 +39,41 @@ demo() {
     verify_rollout "$version" "${names[@]}"
 }
 
-# follow_agents: from now on file descriptor 5 reads one line for each transition of any agent.
-# The journals of all hosts lie side by side in journals/, so one reader sees them in their order,
-# across reboots.
-follow_agents() {
-    local pipe=$LAB_DIR/run/transitions
-    rm -f "$pipe"
-    mkfifo "$pipe"
-    journalctl --quiet --directory "$LAB_DIR/journals" --follow --lines 0 --output json \
-        SYSLOG_IDENTIFIER=lockkeeper >"$pipe" 2>/dev/null &
-    # shellcheck disable=SC2064  # the id of now
-    trap "kill $! 2>/dev/null; rm -f '$pipe'" EXIT
-    # A unit separator between the fields: unlike a tab it keeps empty ones.
-    exec 5< <(exec jq --raw-output --unbuffered 'select(.LOCKKEEPER_TO != null)
-        | [.__REALTIME_TIMESTAMP[:-3], ._HOSTNAME, .LOCKKEEPER_FROM, .LOCKKEEPER_TO, .LOCKKEEPER_BECAUSE,
-           .LOCKKEEPER_TARGET] | map(. // "" | tostring) | join("\u001f")' <"$pipe")
-}
-
 # watch_rollout BEGIN HOST...: prints each transition until every host has come to an end.
 watch_rollout() {
-    local begin=$1 time host from to because target
+    local begin=$1 host fresh=''
     shift
     while (($(running_hosts "$@") > 0)); do
         if (($(now_ms) - begin > seconds_demo * LAB_PATIENCE * 1000)); then
-            say "error: not at an end after $seconds_demo s: $(for host; do [[ ${end_of[$host]:-} ]] || echo "$host (${stage_of[$host]:-nothing seen}) "; done | tr -d '\n')"
+            say "error: not at an end after $seconds_demo s"
             return 1
         fi
-        IFS=$'\x1f' read -r -t 1 -u 5 time host from to because target || continue
-        [[ " $* " == *" $host "* ]] || continue
-        print_line "$begin" "$time" "$host" "$(printf '%-11s -> %-11s' "$from" "$to") ${because:+ $because}${target:+  [${target:0:22}]}"
-        note_transition "$time" "$host" "$from" "$to"
+        [[ $fresh ]] || sleep 0.3
+        fresh=
+        for host; do
+            show_transitions "$begin" "$host" && fresh=yes
+        done
     done
+}
+
+# show_transitions BEGIN HOST: the next one that was not shown yet; fails if there is none. Reads the
+# journal from the host's disk each time: a journalctl that follows loses the thread at a reboot.
+show_transitions() {
+    local begin=$1 host=$2 time from to because target
+    IFS=$'\x1f' read -r time from to because target < <(transitions "$begin" "$host" | tail -n +$((${seen[$host]:-0} + 1))) || return 1
+    seen[$host]=$((${seen[$host]:-0} + 1))
+    print_line "$begin" "$time" "$host" "$(printf '%-11s -> %-11s' "$from" "$to") ${because:+ $because}${target:+  [${target:0:22}]}"
+    note_transition "$time" "$host" "$from" "$to"
+}
+
+# transitions BEGIN HOST: all since then. A unit separator between the fields: unlike a tab it keeps
+# empty ones apart.
+transitions() {
+    journalctl --quiet --directory "$(host_root "$2")/var/log/journal" --since "@$(($1 / 1000))" --output json \
+        SYSLOG_IDENTIFIER=lockkeeper 2>/dev/null |
+        jq --raw-output 'select(.LOCKKEEPER_TO != null)
+            | [.__REALTIME_TIMESTAMP[:-3], .LOCKKEEPER_FROM, .LOCKKEEPER_TO, .LOCKKEEPER_BECAUSE, .LOCKKEEPER_TARGET]
+            | map(. // "" | tostring) | join("\u001f")' 2>/dev/null || true
 }
 
 running_hosts() {
@@ -86,7 +89,6 @@ note_transition() { # TIME HOST FROM TO
     [[ -z ${stage_since[$host]:-} ]] ||
         stage_ms[$key]=$((${stage_ms[$key]:-0} + time - ${stage_since[$host]}))
     stage_since[$host]=$time
-    stage_of[$host]=$to
     : "${began_ms[$host]:=$time}"
     case $to in
         # Idle after the slot was given back; a host may also yield and try again.

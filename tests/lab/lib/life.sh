@@ -123,7 +123,7 @@ start_keeper() {
     # We hold the lock, so whatever is here is of a lab that was killed.
     tear_down
     rm -rf --one-file-system "$LAB_DIR"
-    mkdir -p "$LAB_DIR"/{run,log,hosts,journals}
+    mkdir -p "$LAB_DIR"/{run,log,hosts}
     ln -s "$(cache_path controlplane "$(controlplane_inputs)")" "$LAB_DIR/programs"
     echo "$LAB_DIR" >"$machine_lock"
     # The keeper takes the lock over: it inherits the open file, and we close ours.
@@ -191,7 +191,7 @@ keep_journals() {
         fi
         rm -rf --one-file-system "$LAB_DIR/hosts/$host"
     done
-    rm -rf --one-file-system "$LAB_DIR"/{etcd,journals}
+    rm -rf --one-file-system "$LAB_DIR/etcd"
 }
 
 down() {

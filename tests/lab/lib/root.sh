@@ -31,7 +31,6 @@ give_identity() { # HOST ROOT
     # Nobody resolves anything here, but the kubelet makes no pod without the file.
     echo 'nameserver 127.0.0.1' >"$root/etc/resolv.conf"
     mkdir -p "$root/var/log/journal/$(<"$root/etc/machine-id")" "$root/etc/systemd/journald.conf.d"
-    ln -sfn "$root/var/log/journal/$(<"$root/etc/machine-id")" "$LAB_DIR/journals/$(<"$root/etc/machine-id")"
     printf '[Journal]\nStorage=persistent\nRateLimitIntervalSec=0\nSyncIntervalSec=1s\n' \
         >"$root/etc/systemd/journald.conf.d/lab.conf"
 }
