@@ -95,10 +95,7 @@ enum FaultCommand {
 
 impl KindArguments {
     fn kind(&self) -> image::Kind {
-        image::Kind {
-            container: !self.branch,
-            layered: self.layered,
-        }
+        image::Kind { container: !self.branch, layered: self.layered }
     }
 }
 
@@ -106,34 +103,17 @@ pub(crate) fn run(paths: &Paths, arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         Command::Init { version, kind } => {
             if paths.deployments().exists() {
-                bail!(
-                    "{}: there already are deployments",
-                    paths.deployments().display()
-                );
+                bail!("{}: there already are deployments", paths.deployments().display());
             }
             let first = image::deployment(version, kind.kind(), &[])?;
             files::write_json(&paths.deployments(), &[&first])?;
             say(&first.id());
             Ok(())
         }
-        Command::Stage {
-            version,
-            faults,
-            kind,
-            locked: _,
-            unlocked,
-            legacy_lock,
-        } => {
+        Command::Stage { version, faults, kind, locked: _, unlocked, legacy_lock } => {
             let kind = kind.kind();
-            let target = stage::stage(
-                paths,
-                &Request {
-                    version,
-                    kind,
-                    locked: !unlocked,
-                    faults,
-                },
-            )?;
+            let target =
+                stage::stage(paths, &Request { version, kind, locked: !unlocked, faults })?;
             if *legacy_lock {
                 files::write(&paths.legacy_lock(), b"")?;
             }
@@ -141,11 +121,7 @@ pub(crate) fn run(paths: &Paths, arguments: &Arguments) -> Result<()> {
             Ok(())
         }
         Command::Unstage => {
-            say(if stage::unstage(paths)? {
-                "unstaged"
-            } else {
-                "nothing was staged"
-            });
+            say(if stage::unstage(paths)? { "unstaged" } else { "nothing was staged" });
             Ok(())
         }
         Command::Status { json } => status(paths, *json),
@@ -230,18 +206,9 @@ fn status(paths: &Paths, json: bool) -> Result<()> {
         }
         if system.is_staged(each) {
             let locked = system.staged.as_ref().is_some_and(|staged| staged.locked);
-            notes.push(if locked {
-                "staged, locked"
-            } else {
-                "staged, unlocked"
-            });
+            notes.push(if locked { "staged, locked" } else { "staged, unlocked" });
         }
-        say(&format!(
-            "{} {} {}",
-            each.version,
-            each.reference(),
-            notes.join(", ")
-        ));
+        say(&format!("{} {} {}", each.version, each.reference(), notes.join(", ")));
     }
     for line in faults.lines() {
         say(&format!("fault {line}"));

@@ -26,13 +26,7 @@ pub(crate) fn select(paths: &Paths) -> Result<Deployment> {
         }
         Some(_) | None => boot_loader(paths, system.deployments)?,
     };
-    files::write_json(
-        &paths.booted(),
-        &Booted {
-            id: chosen.id(),
-            boot_id,
-        },
-    )?;
+    files::write_json(&paths.booted(), &Booted { id: chosen.id(), boot_id })?;
     write_os_release(paths, &chosen)?;
     files::remove(&paths.unhealthy())?;
     if Faults::load(paths)?.bound_to(Kind::Unhealthy, &chosen.checksum) {
@@ -61,9 +55,7 @@ fn soft_reboot(paths: &Paths, system: &System, before: Booted) -> Result<Deploym
         Err(error) => return Err(error).context("reading what the soft reboot runs"),
     };
     let found = system.deployments.iter().find(|each| each.id() == id);
-    found
-        .cloned()
-        .with_context(|| format!("no deployment {id}"))
+    found.cloned().with_context(|| format!("no deployment {id}"))
 }
 
 /// Index 0, unless a fault of the target says otherwise.
@@ -73,10 +65,7 @@ fn boot_loader(paths: &Paths, mut order: Vec<Deployment>) -> Result<Deployment> 
     };
     let mut faults = Faults::load(paths)?;
     if faults.bound_to(Kind::Third, &first.checksum) {
-        let kind = image::Kind {
-            container: true,
-            layered: false,
-        };
+        let kind = image::Kind { container: true, layered: false };
         let third = image::deployment(&format!("{}.third", first.version), kind, &order)?;
         order.insert(0, third.clone());
         state::write_deployments(paths, &order)?;
@@ -111,10 +100,7 @@ fn write_os_release(paths: &Paths, booted: &Deployment) -> Result<()> {
         }
         Err(error) => return Err(error).context("reading the os-release of the real system"),
     };
-    files::write(
-        &paths.os_release(),
-        os_release(&base, &booted.version).as_bytes(),
-    )?;
+    files::write(&paths.os_release(), os_release(&base, &booted.version).as_bytes())?;
     let link = paths.etc_os_release();
     if fs::read_link(&link).is_err() {
         files::remove(&link)?;
@@ -164,11 +150,7 @@ pub(crate) fn apply_faults(paths: &Paths) -> Result<()> {
     let wanted = Faults::load(paths)?.is_on(Kind::BootFull);
     let now = fs::read_to_string(paths.boot_full()).ok();
     if wanted && now.is_none() {
-        let how = if fill_boot(paths)? {
-            "mounted"
-        } else {
-            "marked"
-        };
+        let how = if fill_boot(paths)? { "mounted" } else { "marked" };
         files::write(&paths.boot_full(), how.as_bytes())?;
     } else if let (false, Some(how)) = (wanted, now) {
         if how == "mounted" {
@@ -186,13 +168,7 @@ pub(crate) fn apply_faults(paths: &Paths) -> Result<()> {
 fn fill_boot(paths: &Paths) -> Result<bool> {
     fs::create_dir_all(paths.boot())?;
     let mounted = Command::new("mount")
-        .args([
-            "-t",
-            "tmpfs",
-            "-o",
-            "size=64k,mode=0755",
-            "standin-boot-full",
-        ])
+        .args(["-t", "tmpfs", "-o", "size=64k,mode=0755", "standin-boot-full"])
         .arg(paths.boot())
         .stderr(Stdio::null())
         .status()

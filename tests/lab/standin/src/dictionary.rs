@@ -69,18 +69,12 @@ impl Field {
 }
 
 pub(crate) fn table_to_json(table: &Table) -> Value {
-    table
-        .iter()
-        .map(|(key, field)| (key.clone(), field.to_json()))
-        .collect()
+    table.iter().map(|(key, field)| (key.clone(), field.to_json())).collect()
 }
 
 /// A table as the bus carries it, `a{sv}`.
 pub(crate) fn table_to_variants(table: &Table) -> BTreeMap<String, Variant<'static>> {
-    table
-        .iter()
-        .map(|(key, field)| (key.clone(), field.to_variant()))
-        .collect()
+    table.iter().map(|(key, field)| (key.clone(), field.to_variant())).collect()
 }
 
 /// The dictionary of one deployment.
@@ -112,18 +106,9 @@ pub(crate) fn of_deployment(system: &System, deployment: &Deployment) -> Table {
     ] {
         put(key, Field::Texts(Vec::new()));
     }
-    let packages = deployment
-        .layered
-        .as_ref()
-        .map(|layered| layered.packages.clone());
-    put(
-        "packages",
-        Field::Texts(packages.clone().unwrap_or_default()),
-    );
-    put(
-        "requested-packages",
-        Field::Texts(packages.unwrap_or_default()),
-    );
+    let packages = deployment.layered.as_ref().map(|layered| layered.packages.clone());
+    put("packages", Field::Texts(packages.clone().unwrap_or_default()));
+    put("requested-packages", Field::Texts(packages.unwrap_or_default()));
     if let Some(layered) = &deployment.layered {
         put("base-checksum", Field::text(&layered.base_checksum));
         put("base-version", Field::text(&deployment.version));
@@ -192,14 +177,8 @@ fn commit_meta(deployment: &Deployment) -> Table {
                                 "ostree.commit": deployment.base_checksum() } },
         "history": history,
     });
-    table.insert(
-        "ostree.manifest".to_owned(),
-        Field::text(manifest.to_string()),
-    );
+    table.insert("ostree.manifest".to_owned(), Field::text(manifest.to_string()));
     table.insert("ostree.manifest-digest".to_owned(), Field::text(digest));
-    table.insert(
-        "ostree.container.image-config".to_owned(),
-        Field::text(config.to_string()),
-    );
+    table.insert("ostree.container.image-config".to_owned(), Field::text(config.to_string()));
     table
 }

@@ -159,10 +159,7 @@ impl FromStr for Setting {
         };
         let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == name) else {
             let names: Vec<_> = Kind::ALL.into_iter().map(Kind::name).collect();
-            bail!(
-                "unknown fault {name:?}: expected one of {}",
-                names.join(", ")
-            );
+            bail!("unknown fault {name:?}: expected one of {}", names.join(", "));
         };
         let seconds =
             match (kind.default_seconds(), number) {
@@ -189,13 +186,7 @@ impl Faults {
 
     pub(crate) fn set(&mut self, setting: &Setting, checksum: Option<&str>) {
         let checksum = checksum.filter(|_| setting.kind.binds()).map(str::to_owned);
-        self.on.insert(
-            setting.kind,
-            Fault {
-                seconds: setting.seconds,
-                checksum,
-            },
-        );
+        self.on.insert(setting.kind, Fault { seconds: setting.seconds, checksum });
     }
 
     pub(crate) fn clear(&mut self, kind: Kind) -> bool {
@@ -212,9 +203,7 @@ impl Faults {
 
     /// On and bound to this very deployment.
     pub(crate) fn bound_to(&self, kind: Kind, checksum: &str) -> bool {
-        self.on
-            .get(&kind)
-            .is_some_and(|fault| fault.checksum.as_deref() == Some(checksum))
+        self.on.get(&kind).is_some_and(|fault| fault.checksum.as_deref() == Some(checksum))
     }
 
     /// Binds what is about a deployment, and not yet bound, to the one being finalized.

@@ -21,10 +21,7 @@ const LOCK_RETRY: Duration = Duration::from_millis(50);
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<()> {
     let folder = path.parent().context("a file needs a folder")?;
     fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-    let name = path
-        .file_name()
-        .context("a file needs a name")?
-        .to_string_lossy();
+    let name = path.file_name().context("a file needs a name")?.to_string_lossy();
     let temporary = folder.join(format!(".{name}.{}", std::process::id()));
     let mut file =
         File::create(&temporary).with_context(|| format!("creating {}", temporary.display()))?;

@@ -49,12 +49,7 @@ pub(crate) fn finalize_staged_locked(paths: &Paths) -> Result<()> {
         ("OSTREE_CHECKSUM", target.checksum.as_str()),
         ("OSTREE_DEPLOYSERIAL", serial.as_str()),
     ];
-    say(
-        paths,
-        "Finalizing staged deployment",
-        journal::FINALIZING,
-        &fields,
-    );
+    say(paths, "Finalizing staged deployment", journal::FINALIZING, &fields);
     files::remove(&paths.staged())?;
     faults.bind(&target.checksum);
     faults.save(paths)?;
@@ -82,19 +77,12 @@ fn install(paths: &Paths, faults: &Faults, target: &Deployment) -> Result<()> {
             "Finalizing deployment: During /etc merge: Copying /etc/standin.conf: Not a directory"
         );
     }
-    let kernel = paths
-        .boot()
-        .join("ostree")
-        .join(target.id())
-        .join("vmlinuz");
+    let kernel = paths.boot().join("ostree").join(target.id()).join("vmlinuz");
     if paths.boot_full().exists() {
         bail!("Finalizing deployment: Installing kernel: regfile copy: No space left on device");
     }
     if let Err(error) = files::write(&kernel, &vec![0x5a; KERNEL_BYTES]) {
-        bail!(
-            "Finalizing deployment: Installing kernel: {}",
-            error.root_cause()
-        );
+        bail!("Finalizing deployment: Installing kernel: {}", error.root_cause());
     }
     let system = System::load(paths)?;
     let mut order = vec![target.clone()];

@@ -18,22 +18,14 @@ pub(crate) struct Kind {
 pub(crate) fn deployment(version: &str, kind: Kind, taken: &[Deployment]) -> Result<Deployment> {
     ensure!(
         !version.is_empty()
-            && version
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c)),
+            && version.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c)),
         "version {version:?}: expected letters, digits, '.', '-' and '_'"
     );
     let base = hex64(&format!("commit of {version}"));
     let (checksum, layered) = if kind.layered {
         let packages = vec!["htop".to_owned()];
         let checksum = hex64(&format!("commit of {version} with {packages:?}"));
-        (
-            checksum,
-            Some(Layered {
-                base_checksum: base,
-                packages,
-            }),
-        )
+        (checksum, Some(Layered { base_checksum: base, packages }))
     } else {
         (base, None)
     };
@@ -44,9 +36,7 @@ pub(crate) fn deployment(version: &str, kind: Kind, taken: &[Deployment]) -> Res
             digest: format!("sha256:{}", hex64(&format!("image of {version}"))),
         }
     } else {
-        Origin::Branch {
-            refspec: "fedora:fedora/x86_64/coreos/stable".to_owned(),
-        }
+        Origin::Branch { refspec: "fedora:fedora/x86_64/coreos/stable".to_owned() }
     };
     let serial = taken
         .iter()
@@ -68,9 +58,7 @@ pub(crate) fn deployment(version: &str, kind: Kind, taken: &[Deployment]) -> Res
 
 /// 64 hexadecimal digits that depend on `text` only: names, no cryptography.
 pub(crate) fn hex64(text: &str) -> String {
-    (1..=4)
-        .map(|seed| format!("{:016x}", mix(text.as_bytes(), seed)))
-        .collect()
+    (1..=4).map(|seed| format!("{:016x}", mix(text.as_bytes(), seed))).collect()
 }
 
 /// FNV-1a with a seed and the finish of splitmix64.
@@ -91,10 +79,7 @@ mod tests {
 
     #[test]
     fn same_version_gives_same_names_and_others_differ() {
-        let kind = Kind {
-            container: true,
-            layered: false,
-        };
+        let kind = Kind { container: true, layered: false };
         let one = deployment("40.2", kind, &[]).unwrap();
         assert_eq!(one, deployment("40.2", kind, &[]).unwrap());
         let other = deployment("40.3", kind, &[]).unwrap();
@@ -106,34 +91,15 @@ mod tests {
 
     #[test]
     fn a_second_deployment_of_the_same_commit_has_the_next_serial() {
-        let kind = Kind {
-            container: true,
-            layered: false,
-        };
+        let kind = Kind { container: true, layered: false };
         let one = deployment("40.2", kind, &[]).unwrap();
         assert_eq!(deployment("40.2", kind, &[one]).unwrap().serial, 1);
     }
 
     #[test]
     fn layered_differs_from_its_base() {
-        let plain = deployment(
-            "40.2",
-            Kind {
-                container: false,
-                layered: false,
-            },
-            &[],
-        )
-        .unwrap();
-        let layered = deployment(
-            "40.2",
-            Kind {
-                container: false,
-                layered: true,
-            },
-            &[],
-        )
-        .unwrap();
+        let plain = deployment("40.2", Kind { container: false, layered: false }, &[]).unwrap();
+        let layered = deployment("40.2", Kind { container: false, layered: true }, &[]).unwrap();
         assert_ne!(layered.checksum, plain.checksum);
         assert_eq!(layered.reference(), plain.checksum);
     }

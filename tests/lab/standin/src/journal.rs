@@ -20,14 +20,7 @@ pub(crate) fn send(paths: &Paths, message: &str, fields: &[(&str, &str)]) {
     let mut entry = Vec::new();
     let identifier = std::env::args()
         .next()
-        .and_then(|name| {
-            Some(
-                std::path::Path::new(&name)
-                    .file_name()?
-                    .to_str()?
-                    .to_owned(),
-            )
-        })
+        .and_then(|name| Some(std::path::Path::new(&name).file_name()?.to_str()?.to_owned()))
         .unwrap_or_else(|| "standin".to_owned());
     put(&mut entry, "MESSAGE", message);
     put(&mut entry, "PRIORITY", "6");

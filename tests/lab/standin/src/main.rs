@@ -43,10 +43,7 @@ fn run() -> Result<ExitCode> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let mut root = std::env::var_os("STANDIN_ROOT").unwrap_or_else(|| "/".into());
     if arguments.get(1).is_some_and(|first| first == "--root") {
-        root = arguments
-            .get(2)
-            .context("--root: expected a folder")?
-            .clone();
+        root = arguments.get(2).context("--root: expected a folder")?.clone();
         arguments.drain(1..3);
     }
     let paths = Paths::new(root);
@@ -58,9 +55,7 @@ fn run() -> Result<ExitCode> {
         name = role.to_owned();
         arguments.remove(0);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match name.as_str() {
         "rpm-ostreed" => runtime.block_on(daemon::run(paths))?,
         "ostree" => match ostree::Arguments::try_parse_from(&arguments) {
@@ -89,9 +84,5 @@ fn called(first: Option<&OsString>) -> String {
 
 fn usage(error: &clap::Error) -> Result<ExitCode> {
     error.print()?;
-    Ok(if error.use_stderr() {
-        ExitCode::from(2)
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS })
 }

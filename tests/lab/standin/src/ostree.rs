@@ -80,10 +80,7 @@ pub(crate) fn run(paths: &Paths, arguments: &Arguments) -> Result<()> {
         Admin::FinalizeStaged => finalize::finalize_staged(paths),
         Admin::Undeploy { index } => {
             let gone = stage::undeploy(paths, *index)?;
-            say(&format!(
-                "Deleted deployment {}.{}",
-                gone.checksum, gone.serial
-            ));
+            say(&format!("Deleted deployment {}.{}", gone.checksum, gone.serial));
             Ok(())
         }
         Admin::BootComplete => boot::complete(paths),
@@ -102,25 +99,13 @@ fn status(paths: &Paths, json: bool, is_default: bool) -> Result<()> {
     }
     let rows = rows(&system);
     if json {
-        say(&serde_json::to_string_pretty(
-            &json!({ "deployments": rows }),
-        )?);
+        say(&serde_json::to_string_pretty(&json!({ "deployments": rows }))?);
         return Ok(());
     }
     for (deployment, row) in system.all().into_iter().zip(&rows) {
-        let star = if system.is_booted(deployment) {
-            '*'
-        } else {
-            ' '
-        };
+        let star = if system.is_booted(deployment) { '*' } else { ' ' };
         let mut notes = String::new();
-        for key in [
-            "staged",
-            "pending",
-            "rollback",
-            "pinned",
-            "finalization-locked",
-        ] {
+        for key in ["staged", "pending", "rollback", "pinned", "finalization-locked"] {
             if row.get(key) == Some(&Value::Bool(true)) {
                 notes.push_str(&format!(" ({key})"));
             }
@@ -171,9 +156,8 @@ fn pin(paths: &Paths, index: usize, pinned: bool) -> Result<()> {
     let _lock = files::lock(paths)?;
     let mut system = System::load(paths)?;
     let staged = usize::from(system.staged.is_some());
-    let Some(deployment) = index
-        .checked_sub(staged)
-        .and_then(|index| system.deployments.get_mut(index))
+    let Some(deployment) =
+        index.checked_sub(staged).and_then(|index| system.deployments.get_mut(index))
     else {
         bail!("Cannot pin deployment {index}");
     };
@@ -189,10 +173,7 @@ fn prepare(paths: &Paths, index: Option<usize>, reset: bool) -> Result<()> {
     }
     let system = System::load(paths)?;
     let Some(target) = index.and_then(|index| system.all().get(index).copied()) else {
-        bail!(
-            "Out of range deployment index, expected < {}",
-            system.all().len()
-        );
+        bail!("Out of range deployment index, expected < {}", system.all().len());
     };
     if system.is_staged(target) {
         // Preparing finalizes a staged deployment, so that there is a root to switch to.

@@ -52,21 +52,11 @@ enum Command {
 pub(crate) async fn run(paths: &Paths, arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         Command::Status { json, booted } => status(paths, *json, *booted),
-        Command::FinalizeDeployment {
-            checksum,
-            allow_unlocked,
-            allow_missing_checksum,
-        } => {
+        Command::FinalizeDeployment { checksum, allow_unlocked, allow_missing_checksum } => {
             let mut options = HashMap::from([
                 ("allow-unlocked", Variant::from(*allow_unlocked)),
-                (
-                    "allow-missing-checksum",
-                    Variant::from(*allow_missing_checksum),
-                ),
-                (
-                    "initiating-command-line",
-                    Variant::from("rpm-ostree finalize-deployment"),
-                ),
+                ("allow-missing-checksum", Variant::from(*allow_missing_checksum)),
+                ("initiating-command-line", Variant::from("rpm-ostree finalize-deployment")),
             ]);
             if let Some(checksum) = checksum {
                 options.insert("checksum", Variant::from(checksum.clone()));
@@ -80,11 +70,8 @@ pub(crate) async fn run(paths: &Paths, arguments: &Arguments) -> Result<()> {
 /// Read from the files and not from the daemon, so that it also works while that misbehaves.
 fn status(paths: &Paths, json: bool, booted: bool) -> Result<()> {
     let system = System::load(paths)?;
-    let shown: Vec<_> = system
-        .all()
-        .into_iter()
-        .filter(|each| !booted || system.is_booted(each))
-        .collect();
+    let shown: Vec<_> =
+        system.all().into_iter().filter(|each| !booted || system.is_booted(each)).collect();
     if json {
         let tables: Vec<Value> = shown
             .iter()
@@ -102,11 +89,7 @@ fn status(paths: &Paths, json: bool, booted: bool) -> Result<()> {
     say("State: idle\nDeployments:");
     for each in shown {
         let mark = if system.is_booted(each) { '*' } else { ' ' };
-        let staged = if system.is_staged(each) {
-            " (staged)"
-        } else {
-            ""
-        };
+        let staged = if system.is_staged(each) { " (staged)" } else { "" };
         say(&format!("{mark} {}{staged}", each.reference()));
         say(&format!("                   Version: {}", each.version));
         say(&format!("                    Commit: {}", each.checksum));
@@ -115,38 +98,25 @@ fn status(paths: &Paths, json: bool, booted: bool) -> Result<()> {
 }
 
 async fn finalize(options: &HashMap<&str, Variant<'_>>) -> Result<()> {
-    let bus = zbus::connection::Builder::system()
-        .method_timeout(CLIENT_TIMEOUT)
-        .build()
-        .await?;
+    let bus = zbus::connection::Builder::system().method_timeout(CLIENT_TIMEOUT).build().await?;
     let name = Some(daemon::NAME);
     let sysroot = "/org/projectatomic/rpmostree1/Sysroot";
     let interface = "org.projectatomic.rpmostree1.Sysroot";
-    let reply = bus
-        .call_method(name, sysroot, Some(interface), "GetOS", &"")
-        .await?;
+    let reply = bus.call_method(name, sysroot, Some(interface), "GetOS", &"").await?;
     let path: zbus::wire::OwnedObjectPath = reply.body().deserialize()?;
     let interface = "org.projectatomic.rpmostree1.OS";
-    let reply = bus
-        .call_method(name, &path, Some(interface), "FinalizeDeployment", options)
-        .await?;
+    let reply =
+        bus.call_method(name, &path, Some(interface), "FinalizeDeployment", options).await?;
     let address: String = reply.body().deserialize()?;
-    let peer: Connection = zbus::connection::Builder::address(address.as_str())
-        .p2p()
-        .build()
-        .await?;
+    let peer: Connection =
+        zbus::connection::Builder::address(address.as_str()).p2p().build().await?;
     let mut messages = MessageStream::from(&peer);
     let transaction = "org.projectatomic.rpmostree1.Transaction";
     let nobody = None::<zbus::names::BusName<'_>>;
-    peer.call_method(nobody, "/", Some(transaction), "Start", &())
-        .await?;
+    peer.call_method(nobody, "/", Some(transaction), "Start", &()).await?;
     while let Some(message) = messages.next().await {
         let message = message?;
-        if message
-            .header()
-            .member()
-            .is_some_and(|member| member == "Finished")
-        {
+        if message.header().member().is_some_and(|member| member == "Finished") {
             let (success, text): (bool, String) = message.body().deserialize()?;
             if !success {
                 bail!("{text}");

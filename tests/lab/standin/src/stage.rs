@@ -65,10 +65,7 @@ pub(crate) fn undeploy(paths: &Paths, index: usize) -> Result<Deployment> {
     let _lock = files::lock(paths)?;
     let system = System::load(paths)?;
     let Some(deployment) = system.all().get(index).map(|each| (*each).clone()) else {
-        bail!(
-            "Out of range deployment index {index}, expected < {}",
-            system.all().len()
-        );
+        bail!("Out of range deployment index {index}, expected < {}", system.all().len());
     };
     if system.is_staged(&deployment) {
         files::remove(&paths.staged())?;
@@ -76,11 +73,8 @@ pub(crate) fn undeploy(paths: &Paths, index: usize) -> Result<Deployment> {
     } else if system.is_booted(&deployment) {
         bail!("Cannot undeploy currently booted deployment {index}");
     } else {
-        let rest: Vec<_> = system
-            .deployments
-            .into_iter()
-            .filter(|each| *each != deployment)
-            .collect();
+        let rest: Vec<_> =
+            system.deployments.into_iter().filter(|each| *each != deployment).collect();
         state::write_deployments(paths, &rest)?;
     }
     Ok(deployment)

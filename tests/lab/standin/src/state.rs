@@ -77,9 +77,7 @@ impl Deployment {
 
     /// The commit of the image below the layered packages.
     pub(crate) fn base_checksum(&self) -> &str {
-        self.layered
-            .as_ref()
-            .map_or(&self.checksum, |layered| &layered.base_checksum)
+        self.layered.as_ref().map_or(&self.checksum, |layered| &layered.base_checksum)
     }
 
     /// What FinalizeDeployment compares with: the image digest, else the base commit.
@@ -108,11 +106,7 @@ impl System {
 
     /// In boot order with the staged one first, as every client sees them.
     pub(crate) fn all(&self) -> Vec<&Deployment> {
-        self.staged
-            .iter()
-            .map(|staged| &staged.target)
-            .chain(&self.deployments)
-            .collect()
+        self.staged.iter().map(|staged| &staged.target).chain(&self.deployments).collect()
     }
 
     pub(crate) fn is_booted(&self, deployment: &Deployment) -> bool {
@@ -120,23 +114,16 @@ impl System {
     }
 
     pub(crate) fn is_staged(&self, deployment: &Deployment) -> bool {
-        self.staged
-            .as_ref()
-            .is_some_and(|staged| staged.target == *deployment)
+        self.staged.as_ref().is_some_and(|staged| staged.target == *deployment)
     }
 
     pub(crate) fn booted_deployment(&self) -> Option<&Deployment> {
-        self.deployments
-            .iter()
-            .find(|deployment| self.is_booted(deployment))
+        self.deployments.iter().find(|deployment| self.is_booted(deployment))
     }
 
     /// The first deployment after the booted one.
     pub(crate) fn rollback(&self) -> Option<&Deployment> {
-        let booted = self
-            .deployments
-            .iter()
-            .position(|each| self.is_booted(each))?;
+        let booted = self.deployments.iter().position(|each| self.is_booted(each))?;
         self.deployments.get(booted + 1)
     }
 }

@@ -19,11 +19,7 @@ async fn the_daemon_is_activated_and_shows_what_is_booted() {
     assert_eq!(text(first, "version").as_deref(), Some("40.1"));
     assert_eq!(flag(first, "booted"), Some(true));
     assert_eq!(flag(first, "staged"), Some(false));
-    assert!(
-        text(first, "container-image-reference-digest")
-            .unwrap()
-            .starts_with("sha256:")
-    );
+    assert!(text(first, "container-image-reference-digest").unwrap().starts_with("sha256:"));
     assert!(!first.contains_key("base-checksum"));
     let meta =
         HashMap::<String, OwnedVariant>::try_from(first["base-commit-meta"].try_clone().unwrap())
@@ -49,10 +45,7 @@ async fn staging_is_told_with_full_values_and_the_os_first() {
     assert_eq!(interface, OS);
     assert_eq!(names, ["CachedUpdate", "DefaultDeployment"]);
     let (interface, names) = next(&mut signals, changed).await.unwrap();
-    assert_eq!(
-        (interface.as_str(), names),
-        (SYSROOT, vec!["Deployments".to_owned()])
-    );
+    assert_eq!((interface.as_str(), names), (SYSROOT, vec!["Deployments".to_owned()]));
     let staged = &client.deployments().await[0];
     assert_eq!(text(staged, "version").as_deref(), Some("40.2"));
     assert_eq!(flag(staged, "staged"), Some(true));
@@ -79,10 +72,7 @@ async fn locking_tells_nobody() {
 #[tokio::test]
 async fn a_layered_deployment_of_a_branch_shows_its_base() {
     let host = Host::with_bus();
-    host.run(
-        "standin",
-        &["stage", "40.2", "--branch", "--layered", "--legacy-lock"],
-    );
+    host.run("standin", &["stage", "40.2", "--branch", "--layered", "--legacy-lock"]);
     let client = host.connect().await;
     let staged = &client.deployments().await[0];
     assert!(text(staged, "base-checksum").is_some());
@@ -128,9 +118,7 @@ async fn a_registered_client_keeps_the_daemon() {
     let call = |member| {
         let (bus, options) = (other.bus.clone(), &options);
         async move {
-            bus.call_method(Some(NAME), SYSROOT_PATH, Some(SYSROOT), member, options)
-                .await
-                .unwrap()
+            bus.call_method(Some(NAME), SYSROOT_PATH, Some(SYSROOT), member, options).await.unwrap()
         }
     };
     call("RegisterClient").await;
@@ -163,11 +151,7 @@ async fn a_hanging_daemon_owns_its_name_and_never_answers() {
     client.deployments().await;
     host.run("standin", &["fault", "set", "hang"]);
     let call = client.get(SYSROOT_PATH, SYSROOT, "Path");
-    assert!(
-        tokio::time::timeout(std::time::Duration::from_secs(1), call)
-            .await
-            .is_err()
-    );
+    assert!(tokio::time::timeout(std::time::Duration::from_secs(1), call).await.is_err());
     assert!(client.owner().await.is_some());
     host.run("standin", &["fault", "clear", "hang"]);
     client.get(SYSROOT_PATH, SYSROOT, "Path").await.unwrap();
@@ -180,28 +164,16 @@ async fn wrong_types_and_shapes_are_shown_and_cleared() {
     client.deployments().await;
     let mut signals = client.signals().await;
     host.run("standin", &["fault", "set", "wrong-types"]);
-    next(&mut signals, |message| {
-        changed(message).filter(|(name, _)| name == SYSROOT)
-    })
-    .await;
+    next(&mut signals, |message| changed(message).filter(|(name, _)| name == SYSROOT)).await;
     let first = &client.deployments().await[0];
     assert_eq!(flag(first, "staged"), None);
     assert_eq!(text(first, "staged").as_deref(), Some("yes"));
     host.run("standin", &["fault", "set", "wrong-shape"]);
-    next(&mut signals, |message| {
-        changed(message).filter(|(name, _)| name == SYSROOT)
-    })
-    .await;
-    let value = client
-        .get(SYSROOT_PATH, SYSROOT, "Deployments")
-        .await
-        .unwrap();
+    next(&mut signals, |message| changed(message).filter(|(name, _)| name == SYSROOT)).await;
+    let value = client.get(SYSROOT_PATH, SYSROOT, "Deployments").await.unwrap();
     assert!(String::try_from(value).is_ok());
     host.run("standin", &["fault", "clear"]);
-    next(&mut signals, |message| {
-        changed(message).filter(|(name, _)| name == SYSROOT)
-    })
-    .await;
+    next(&mut signals, |message| changed(message).filter(|(name, _)| name == SYSROOT)).await;
     assert_eq!(flag(&client.deployments().await[0], "booted"), Some(true));
 }
 
@@ -211,14 +183,8 @@ async fn unknown_things_are_errors() {
     let client = host.connect().await;
     let call = client.order("NoSuchThing", &()).await.unwrap_err();
     assert!(error_text(call).starts_with("org.freedesktop.DBus.Error.UnknownMethod"));
-    let call = client
-        .order("FinalizeDeployment", &42_u32)
-        .await
-        .unwrap_err();
+    let call = client.order("FinalizeDeployment", &42_u32).await.unwrap_err();
     assert!(error_text(call).starts_with("org.freedesktop.DBus.Error.InvalidArgs"));
-    let call = client
-        .get(SYSROOT_PATH, SYSROOT, "Nothing")
-        .await
-        .unwrap_err();
+    let call = client.get(SYSROOT_PATH, SYSROOT, "Nothing").await.unwrap_err();
     assert!(error_text(call).starts_with("org.freedesktop.DBus.Error.InvalidArgs"));
 }

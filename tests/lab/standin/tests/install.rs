@@ -52,11 +52,9 @@ fn a_root_gets_all_and_keeps_its_deployments() {
         }
     }
     assert_eq!(programs, 6);
-    for folder in [
-        "sysinit.target.wants",
-        "multi-user.target.wants",
-        "boot-complete.target.requires",
-    ] {
+    for folder in
+        ["sysinit.target.wants", "multi-user.target.wants", "boot-complete.target.requires"]
+    {
         for link in fs::read_dir(root.join("etc/systemd/system").join(folder)).unwrap() {
             let link = link.unwrap().path();
             assert!(target(root, &link).exists(), "{}", link.display());

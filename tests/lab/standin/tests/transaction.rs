@@ -24,14 +24,7 @@ async fn logind(host: &Host, inhibitors: &[(&str, &str, &str, &str)]) -> zbus::C
     let inhibitors = inhibitors
         .iter()
         .map(|(what, who, why, mode)| {
-            (
-                what.to_string(),
-                who.to_string(),
-                why.to_string(),
-                mode.to_string(),
-                0,
-                1,
-            )
+            (what.to_string(), who.to_string(), why.to_string(), mode.to_string(), 0, 1)
         })
         .collect();
     zbus::connection::Builder::address(host.address().as_str())
@@ -43,10 +36,7 @@ async fn logind(host: &Host, inhibitors: &[(&str, &str, &str, &str)]) -> zbus::C
 }
 
 fn reference(host: &Host) -> String {
-    host.status()["deployments"][0]["reference"]
-        .as_str()
-        .unwrap()
-        .to_owned()
+    host.status()["deployments"][0]["reference"].as_str().unwrap().to_owned()
 }
 
 /// A call as it is made when nothing is in its way.
@@ -60,10 +50,7 @@ async fn the_checks_come_in_their_order_with_their_words() {
     let client = host.connect().await;
     let wrong = options(Some("sha256:0"), &[]);
     let (done, text) = client.finalized(&wrong).await;
-    assert_eq!(
-        (done, text.as_str()),
-        (false, "No pending staged deployment found")
-    );
+    assert_eq!((done, text.as_str()), (false, "No pending staged deployment found"));
 
     host.run("standin", &["stage", "40.2", "--unlocked"]);
     let found = reference(&host);
@@ -94,10 +81,7 @@ async fn the_checks_come_in_their_order_with_their_words() {
 
     let _free = logind(&host, &blocker[2..]).await;
     let (done, text) = client.finalized(&options(Some(&found), &[])).await;
-    assert_eq!(
-        (done, text.as_str()),
-        (false, "Staged deployment already unlocked")
-    );
+    assert_eq!((done, text.as_str()), (false, "Staged deployment already unlocked"));
     assert_eq!(host.systemctl(), ["start ostree-finalize-staged.service"]);
 
     let (done, text) = client.finalized(&good(&host)).await;
@@ -110,9 +94,7 @@ async fn success_unlocks_reboots_and_refuses_what_comes_after() {
     host.run("standin", &["stage", "40.2"]);
     assert_eq!(host.status()["deployments"][0]["locked"], true);
     let client = host.connect().await;
-    let (done, text) = client
-        .finalized(&options(Some(&reference(&host)), &[]))
-        .await;
+    let (done, text) = client.finalized(&options(Some(&reference(&host)), &[])).await;
     assert_eq!((done, text.as_str()), (true, ""));
     assert_eq!(host.status()["deployments"][0]["locked"], false);
     let deadline = std::time::Instant::now() + PATIENCE;
@@ -135,10 +117,7 @@ async fn references_are_digest_then_base_then_commit() {
         let mut all = vec!["stage", "40.2"];
         all.extend(arguments);
         host.run("standin", &all);
-        let wanted = host.status()["deployments"][0][key]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let wanted = host.status()["deployments"][0][key].as_str().unwrap().to_owned();
         let client = host.connect().await;
         let (done, text) = client.finalized(&options(Some(&wanted), &[])).await;
         assert!(done, "{arguments:?}: {text}");
@@ -150,16 +129,10 @@ async fn older_versions_compare_the_base_commit_of_containers() {
     let host = Host::with_bus();
     host.run("standin", &["stage", "40.2"]);
     host.run("standin", &["fault", "set", "old-reference"]);
-    let base = host.status()["deployments"][0]["base-checksum"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let base = host.status()["deployments"][0]["base-checksum"].as_str().unwrap().to_owned();
     let client = host.connect().await;
     let (done, text) = client.finalized(&good(&host)).await;
-    assert!(
-        !done && text.ends_with(&format!("but found {base}")),
-        "{text}"
-    );
+    assert!(!done && text.ends_with(&format!("but found {base}")), "{text}");
     assert!(client.finalized(&options(Some(&base), &[])).await.0);
 }
 
@@ -172,24 +145,13 @@ async fn a_transaction_waits_for_start_blocks_others_and_is_joined_by_the_same()
     let address = client.finalize(&options).await.unwrap();
     let socket = host.root("run/rpm-ostree-transaction.sock");
     assert_eq!(address, format!("unix:path={}", socket.display()));
-    assert_eq!(
-        socket.metadata().unwrap().permissions().mode() & 0o777,
-        0o666
-    );
+    assert_eq!(socket.metadata().unwrap().permissions().mode() & 0o777, 0o666);
     assert_eq!(client.active_method().await, "FinalizeDeployment");
     let mut peer = Peer::connect(&address).await;
 
     let other = host.connect().await;
-    let busy = error_text(
-        other
-            .order("Cleanup", &vec!["pending-deploy"])
-            .await
-            .unwrap_err(),
-    );
-    assert!(
-        busy.contains("Code26: Transaction in progress: finalize-deployment"),
-        "{busy}"
-    );
+    let busy = error_text(other.order("Cleanup", &vec!["pending-deploy"]).await.unwrap_err());
+    assert!(busy.contains("Code26: Transaction in progress: finalize-deployment"), "{busy}");
     assert_eq!(other.finalize(&options).await.unwrap(), address);
     let mut joined = Peer::connect(&address).await;
 
@@ -212,10 +174,7 @@ async fn the_end_is_told_in_order_and_the_transaction_goes_with_its_last_peer() 
     let client = host.connect().await;
     client.deployments().await;
     let mut signals = client.signals().await;
-    let address = client
-        .order("Cleanup", &vec!["pending-deploy"])
-        .await
-        .unwrap();
+    let address = client.order("Cleanup", &vec!["pending-deploy"]).await.unwrap();
     let active = |message: &zbus::message::Message| {
         changed(message).filter(|(_, names)| names.contains(&"ActiveTransaction".to_owned()))
     };
@@ -244,10 +203,7 @@ async fn a_caller_that_vanishes_before_start_cancels() {
     let mut signals = client.signals().await;
     assert_eq!(client.active_method().await, "FinalizeDeployment");
     other.bus.close().await.unwrap();
-    next(&mut signals, |message| {
-        changed(message).filter(|(name, _)| name == SYSROOT)
-    })
-    .await;
+    next(&mut signals, |message| changed(message).filter(|(name, _)| name == SYSROOT)).await;
     assert_eq!(client.active_method().await, "");
     assert_eq!(peer.finished().await, None);
     assert!(client.finalized(&good(&host)).await.0);
@@ -282,10 +238,7 @@ async fn another_holder_of_the_lock_makes_it_busy() {
     lock.lock().unwrap();
     let client = host.connect().await;
     let busy = error_text(client.finalize(&good(&host)).await.unwrap_err());
-    assert!(
-        busy.ends_with("Code26: System transaction in progress"),
-        "{busy}"
-    );
+    assert!(busy.ends_with("Code26: System transaction in progress"), "{busy}");
     assert_eq!(client.active_method().await, "");
     lock.unlock().unwrap();
     assert!(client.finalized(&good(&host)).await.0);
@@ -315,10 +268,7 @@ async fn a_cancelled_transaction_changes_nothing() {
     let client = host.connect().await;
     let mut peer = Peer::connect(&client.finalize(&good(&host)).await.unwrap()).await;
     let nobody = None::<zbus::names::BusName<'_>>;
-    peer.connection
-        .call_method(nobody, "/", Some(TRANSACTION), "Cancel", &())
-        .await
-        .unwrap();
+    peer.connection.call_method(nobody, "/", Some(TRANSACTION), "Cancel", &()).await.unwrap();
     peer.start().await.unwrap();
     let (done, text) = peer.finished().await.unwrap();
     assert!(!done && text.contains("Operation was cancelled"), "{text}");
@@ -334,11 +284,7 @@ async fn a_lost_reply_queues_the_reboot_and_says_nothing() {
     let mut peer = Peer::connect(&client.finalize(&good(&host)).await.unwrap()).await;
     peer.start().await.unwrap();
     assert_eq!(peer.finished().await, None);
-    next(&mut signals, |message| {
-        owner_changed(message).filter(String::is_empty)
-    })
-    .await
-    .unwrap();
+    next(&mut signals, |message| owner_changed(message).filter(String::is_empty)).await.unwrap();
     assert_eq!(host.systemctl().last().unwrap(), "reboot");
     assert_eq!(host.status()["deployments"][0]["locked"], false);
 }
@@ -359,10 +305,7 @@ async fn the_command_finalizes_over_the_bus() {
     let host = Host::with_bus();
     host.run("standin", &["stage", "40.2"]);
     let error = host.fail("rpm-ostree", &["finalize-deployment", "sha256:0"]);
-    assert!(
-        error.contains("Expected staged base checksum sha256:0"),
-        "{error}"
-    );
+    assert!(error.contains("Expected staged base checksum sha256:0"), "{error}");
     host.run("rpm-ostree", &["finalize-deployment", &reference(&host)]);
     assert_eq!(host.status()["deployments"][0]["locked"], false);
 }

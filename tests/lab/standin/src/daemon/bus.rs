@@ -46,10 +46,7 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(name: &str, text: impl Into<String>) -> Self {
-        Self {
-            name: name.to_owned(),
-            text: text.into(),
-        }
+        Self { name: name.to_owned(), text: text.into() }
     }
 
     pub(crate) fn failed(text: impl Into<String>) -> Self {
@@ -65,10 +62,7 @@ impl Refusal {
     }
 
     pub(crate) fn unknown_method(name: &str) -> Self {
-        Self::new(
-            "org.freedesktop.DBus.Error.UnknownMethod",
-            format!("No such method “{name}”"),
-        )
+        Self::new("org.freedesktop.DBus.Error.UnknownMethod", format!("No such method “{name}”"))
     }
 }
 
@@ -112,15 +106,9 @@ impl Daemon {
         interface: &str,
         changed: &Table,
     ) -> Result<()> {
-        let body = (
-            interface,
-            dictionary::table_to_variants(changed),
-            Vec::<&str>::new(),
-        );
+        let body = (interface, dictionary::table_to_variants(changed), Vec::<&str>::new());
         let nobody = None::<zbus::names::BusName<'_>>;
-        self.bus
-            .emit_signal(nobody, path, PROPERTIES, "PropertiesChanged", &body)
-            .await?;
+        self.bus.emit_signal(nobody, path, PROPERTIES, "PropertiesChanged", &body).await?;
         Ok(())
     }
 
@@ -128,10 +116,7 @@ impl Daemon {
         let header = message.header();
         let path = header.path().map_or("", |path| path.as_str());
         let member = header.member().map_or("", |member| member.as_str());
-        match header
-            .interface()
-            .map_or("", |interface| interface.as_str())
-        {
+        match header.interface().map_or("", |interface| interface.as_str()) {
             "org.freedesktop.DBus.Peer" => match member {
                 "Ping" => Ok(Answer::Nothing),
                 other => Err(Refusal::unknown_method(other)),
@@ -189,10 +174,9 @@ impl Daemon {
         let os = os_path(OSNAME);
         let os_node = os.rsplit('/').next().unwrap_or_default();
         let text = match path {
-            ROOT_PATH => introspection(
-                &["org.freedesktop.DBus.ObjectManager"],
-                &["Sysroot", os_node],
-            ),
+            ROOT_PATH => {
+                introspection(&["org.freedesktop.DBus.ObjectManager"], &["Sysroot", os_node])
+            }
             SYSROOT_PATH => introspection(&[SYSROOT], &[]),
             path if path == os => introspection(&[OS], &[]),
             "/" => introspection(&[], &["org"]),
@@ -274,11 +258,7 @@ impl Daemon {
 }
 
 fn sender(message: &Message) -> String {
-    message
-        .header()
-        .sender()
-        .map(ToString::to_string)
-        .unwrap_or_default()
+    message.header().sender().map(ToString::to_string).unwrap_or_default()
 }
 
 /// The arguments of a call, or the error for wrong ones.
@@ -302,22 +282,14 @@ pub(crate) async fn answer(
     result: Result<Answer, Refusal>,
 ) -> zbus::Result<()> {
     let header = call.header();
-    if header
-        .primary()
-        .flags()
-        .contains(zbus::message::Flags::NO_REPLY_EXPECTED)
-    {
+    if header.primary().flags().contains(zbus::message::Flags::NO_REPLY_EXPECTED) {
         return Ok(());
     }
     match result {
         Ok(Answer::Nothing) => connection.reply(&header, &()).await,
         Ok(Answer::Flag(flag)) => connection.reply(&header, &flag).await,
         Ok(Answer::Text(text)) => connection.reply(&header, &text).await,
-        Ok(Answer::Path(path)) => {
-            connection
-                .reply(&header, &ObjectPath::try_from(path)?)
-                .await
-        }
+        Ok(Answer::Path(path)) => connection.reply(&header, &ObjectPath::try_from(path)?).await,
         Ok(Answer::Variant(variant)) => connection.reply(&header, &variant).await,
         Ok(Answer::Variants(variants)) => connection.reply(&header, &variants).await,
         Ok(Answer::Objects(objects)) => {
@@ -327,21 +299,14 @@ pub(crate) async fn answer(
             }
             connection.reply(&header, &body).await
         }
-        Err(refusal) => {
-            connection
-                .reply_error(&header, refusal.name.as_str(), &refusal.text)
-                .await
-        }
+        Err(refusal) => connection.reply_error(&header, refusal.name.as_str(), &refusal.text).await,
     }
 }
 
 /// Names of interfaces and nodes; nobody needs more to look around.
 pub(crate) fn introspection(interfaces: &[&str], nodes: &[&str]) -> String {
     let mut text = String::from("<node>");
-    for interface in interfaces
-        .iter()
-        .chain(&[PROPERTIES, "org.freedesktop.DBus.Peer"])
-    {
+    for interface in interfaces.iter().chain(&[PROPERTIES, "org.freedesktop.DBus.Peer"]) {
         text.push_str(&format!("<interface name=\"{interface}\"/>"));
     }
     for node in nodes {

@@ -50,18 +50,11 @@ type Inhibitor = (String, String, String, String, u32, u32);
 
 impl Options {
     pub(crate) fn read(mut given: HashMap<String, OwnedVariant>) -> Self {
-        let mut text = |key: &str| {
-            given
-                .remove(key)
-                .and_then(|value| String::try_from(value).ok())
-        };
+        let mut text = |key: &str| given.remove(key).and_then(|value| String::try_from(value).ok());
         let checksum = text("checksum");
         let command_line = text("initiating-command-line");
         let mut flag = |key: &str| {
-            given
-                .remove(key)
-                .and_then(|value| bool::try_from(value).ok())
-                .unwrap_or_default()
+            given.remove(key).and_then(|value| bool::try_from(value).ok()).unwrap_or_default()
         };
         Self {
             checksum,
@@ -107,11 +100,7 @@ async fn finalize(
         bail!("Staged deployment is not for osname '{OSNAME}'");
     }
     let old = Faults::load(paths)?.is_on(Kind::OldReference);
-    let found = if old {
-        target.base_checksum()
-    } else {
-        target.reference()
-    };
+    let found = if old { target.base_checksum() } else { target.reference() };
     match &options.checksum {
         None if !options.allow_missing_checksum => bail!("Missing expected checksum"),
         Some(expected) if expected != found => {
@@ -161,10 +150,8 @@ async fn check_inhibitors(bus: &Connection, cancelled: &AtomicBool) -> Result<()
         Ok(Err(error)) => bail!("Checking systemd inhibitor locks: {error}"),
         Err(_) => bail!("Checking systemd inhibitor locks: Timeout was reached"),
     };
-    let all: Vec<Inhibitor> = reply
-        .body()
-        .deserialize()
-        .context("Checking systemd inhibitor locks")?;
+    let all: Vec<Inhibitor> =
+        reply.body().deserialize().context("Checking systemd inhibitor locks")?;
     let blocking: Vec<_> = all
         .iter()
         .filter(|(what, _, _, mode, ..)| what.contains("shutdown") && mode == "block")
@@ -186,10 +173,7 @@ async fn check_inhibitors(bus: &Connection, cancelled: &AtomicBool) -> Result<()
 
 fn cleanup(paths: &Paths, parts: &[String]) -> Result<()> {
     let system = System::load(paths)?;
-    let booted = system
-        .deployments
-        .iter()
-        .position(|each| system.is_booted(each));
+    let booted = system.deployments.iter().position(|each| system.is_booted(each));
     let (pending, rollback) = (
         parts.iter().any(|part| part == "pending-deploy"),
         parts.iter().any(|p| p == "rollback-deploy"),
@@ -214,10 +198,7 @@ fn cleanup(paths: &Paths, parts: &[String]) -> Result<()> {
 fn rollback(paths: &Paths) -> Result<()> {
     let mut system = System::load(paths)?;
     if system.deployments.len() < 2 {
-        bail!(
-            "Found {} deployments, at least 2 required for rollback",
-            system.deployments.len()
-        );
+        bail!("Found {} deployments, at least 2 required for rollback", system.deployments.len());
     }
     files::remove(&paths.staged())?;
     system.deployments.swap(0, 1);

@@ -78,10 +78,7 @@ pub(crate) async fn run(paths: Paths) -> Result<()> {
         .interface("org.freedesktop.DBus")
         .member("NameOwnerChanged")
         .build()?;
-    zbus::fdo::DBusProxy::new(&bus)
-        .await?
-        .add_match_rule(owners)
-        .await?;
+    zbus::fdo::DBusProxy::new(&bus).await?.add_match_rule(owners).await?;
     let mut changes = watch::Watch::new(&paths)?;
     let (events, mut inbox) = mpsc::channel(EVENTS);
     let idle_exit = match faults.seconds(Kind::IdleExit) {
@@ -104,10 +101,7 @@ pub(crate) async fn run(paths: Paths) -> Result<()> {
         leaving: false,
     };
     let flags = RequestNameFlags::DO_NOT_QUEUE;
-    let reply = bus
-        .request_name_with_flags(NAME, flags)
-        .await
-        .context("taking the bus name")?;
+    let reply = bus.request_name_with_flags(NAME, flags).await.context("taking the bus name")?;
     if reply != RequestNameReply::PrimaryOwner {
         bail!("the bus name {NAME} is taken");
     }

@@ -32,17 +32,8 @@ pub(crate) async fn check(bus: &Connection, sender: &str, action: &str) -> Resul
         return Ok(uid);
     }
     let action = format!("org.projectatomic.rpmostree1.{action}");
-    let subject = (
-        "system-bus-name",
-        HashMap::from([("name", Variant::from(sender.to_owned()))]),
-    );
-    let body = (
-        subject,
-        action.as_str(),
-        HashMap::<&str, &str>::new(),
-        0_u32,
-        "",
-    );
+    let subject = ("system-bus-name", HashMap::from([("name", Variant::from(sender.to_owned()))]));
+    let body = (subject, action.as_str(), HashMap::<&str, &str>::new(), 0_u32, "");
     let call = bus.call_method(
         Some("org.freedesktop.PolicyKit1"),
         "/org/freedesktop/PolicyKit1/Authority",

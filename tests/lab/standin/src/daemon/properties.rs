@@ -50,10 +50,7 @@ impl Snapshot {
     pub(crate) fn load(paths: &Paths, active: Option<&Active>) -> Result<Self> {
         let system = System::load(paths)?;
         let faults = Faults::load(paths)?;
-        let mut shown = Self {
-            sysroot: sysroot(paths, &system, active)?,
-            os: os(&system),
-        };
+        let mut shown = Self { sysroot: sysroot(paths, &system, active)?, os: os(&system) };
         if faults.is_on(Kind::WrongTypes) {
             shown.spoil_values();
         }
@@ -68,12 +65,7 @@ impl Snapshot {
         let mut changes = Vec::new();
         for (path, interface, now, then) in [
             (os_path(OSNAME), OS, &self.os, &before.os),
-            (
-                SYSROOT_PATH.to_owned(),
-                SYSROOT,
-                &self.sysroot,
-                &before.sysroot,
-            ),
+            (SYSROOT_PATH.to_owned(), SYSROOT, &self.sysroot, &before.sysroot),
         ] {
             let changed: Table = now
                 .iter()
@@ -99,17 +91,11 @@ impl Snapshot {
     }
 
     fn spoil_shapes(&mut self) {
-        self.sysroot.insert(
-            "Deployments".to_owned(),
-            Field::text("none of your business"),
-        );
+        self.sysroot.insert("Deployments".to_owned(), Field::text("none of your business"));
         self.sysroot.insert("Booted".to_owned(), Field::Int(-1));
-        self.sysroot
-            .insert("ActiveTransaction".to_owned(), Field::Texts(Vec::new()));
-        self.os
-            .insert("BootedDeployment".to_owned(), Field::Texts(Vec::new()));
-        self.os
-            .insert("DefaultDeployment".to_owned(), Field::Flag(true));
+        self.sysroot.insert("ActiveTransaction".to_owned(), Field::Texts(Vec::new()));
+        self.os.insert("BootedDeployment".to_owned(), Field::Texts(Vec::new()));
+        self.os.insert("DefaultDeployment".to_owned(), Field::Flag(true));
     }
 }
 
@@ -120,25 +106,16 @@ fn spoil(table: &mut Table) {
     }
     table.insert("staged".to_owned(), Field::text("yes"));
     table.insert("version".to_owned(), Field::Int(-7));
-    table.insert(
-        "checksum".to_owned(),
-        Field::Texts(vec!["\u{1b}[31m".to_owned()]),
-    );
+    table.insert("checksum".to_owned(), Field::Texts(vec!["\u{1b}[31m".to_owned()]));
     table.insert("timestamp".to_owned(), Field::text("long ago"));
-    table.insert(
-        "container-image-reference-digest".to_owned(),
-        Field::Flag(true),
-    );
+    table.insert("container-image-reference-digest".to_owned(), Field::Flag(true));
     table.remove("booted");
     table.remove("id");
 }
 
 fn sysroot(paths: &Paths, system: &System, active: Option<&Active>) -> Result<Table> {
     let all = system.all();
-    let tables = all
-        .iter()
-        .map(|each| dictionary::of_deployment(system, each))
-        .collect();
+    let tables = all.iter().map(|each| dictionary::of_deployment(system, each)).collect();
     let booted = match system.booted_deployment() {
         Some(booted) => os_path(&booted.osname),
         None => "/".to_owned(),
@@ -157,10 +134,7 @@ fn sysroot(paths: &Paths, system: &System, active: Option<&Active>) -> Result<Ta
         ("Path", Field::text(paths.root().to_string_lossy())),
         ("ActiveTransaction", Field::Triple(method, sender, path)),
         ("ActiveTransactionPath", Field::Text(address)),
-        (
-            "AutomaticUpdatePolicy",
-            Field::Text(config::automatic_update_policy(paths)?),
-        ),
+        ("AutomaticUpdatePolicy", Field::Text(config::automatic_update_policy(paths)?)),
         ("Deployments", Field::Tables(tables)),
     ]
     .map(|(key, field)| (key.to_owned(), field))
@@ -169,10 +143,7 @@ fn sysroot(paths: &Paths, system: &System, active: Option<&Active>) -> Result<Ta
 
 fn os(system: &System) -> Table {
     let table = |each: Option<&crate::state::Deployment>| {
-        Field::Table(
-            each.map(|each| dictionary::of_deployment(system, each))
-                .unwrap_or_default(),
-        )
+        Field::Table(each.map(|each| dictionary::of_deployment(system, each)).unwrap_or_default())
     };
     let pending = system.all().first().copied();
     let mut update = Table::new();
@@ -214,10 +185,7 @@ mod tests {
             ("x.y", "x_2ey"),
             ("rhel_9", "rhel_9"),
         ] {
-            assert_eq!(
-                os_path(osname),
-                format!("/org/projectatomic/rpmostree1/{end}")
-            );
+            assert_eq!(os_path(osname), format!("/org/projectatomic/rpmostree1/{end}"));
         }
     }
 }

@@ -38,27 +38,11 @@ const LOST_AFTER: Duration = Duration::from_secs(5);
 /// What peers and work tell the daemon; the number is that of the transaction.
 #[derive(Debug)]
 pub(crate) enum Event {
-    Connected {
-        transaction: u64,
-        peer: u64,
-        connection: Connection,
-    },
-    Call {
-        transaction: u64,
-        peer: u64,
-        message: Message,
-    },
-    Closed {
-        transaction: u64,
-        peer: u64,
-    },
-    Executed {
-        transaction: u64,
-        outcome: Result<Done, String>,
-    },
-    Overdue {
-        transaction: u64,
-    },
+    Connected { transaction: u64, peer: u64, connection: Connection },
+    Call { transaction: u64, peer: u64, message: Message },
+    Closed { transaction: u64, peer: u64 },
+    Executed { transaction: u64, outcome: Result<Done, String> },
+    Overdue { transaction: u64 },
 }
 
 /// The one transaction that there can be.
@@ -122,9 +106,7 @@ impl Daemon {
     /// Creates a transaction, or joins the same one; answers its address.
     pub(crate) async fn begin(&mut self, order: Order) -> Result<Answer, Refusal> {
         if self.rebooting {
-            return Err(Refusal::failed(
-                "Reboot initiated, cannot start new transaction",
-            ));
+            return Err(Refusal::failed("Reboot initiated, cannot start new transaction"));
         }
         if let Some(current) = &self.transaction {
             if current.is_joined_by(&order) {
@@ -178,11 +160,7 @@ impl Daemon {
             | Event::Executed { transaction, .. }
             | Event::Overdue { transaction } => *transaction,
         };
-        let Some(current) = self
-            .transaction
-            .as_mut()
-            .filter(|each| each.number == number)
-        else {
+        let Some(current) = self.transaction.as_mut().filter(|each| each.number == number) else {
             // Too late for a transaction that is gone; only a new peer waits for something.
             if let Event::Connected { connection, .. } = event {
                 let _ = connection.close().await;
@@ -190,9 +168,7 @@ impl Daemon {
             return Ok(());
         };
         match event {
-            Event::Connected {
-                peer, connection, ..
-            } => {
+            Event::Connected { peer, connection, .. } => {
                 current.peers.insert(peer, connection);
             }
             Event::Call { peer, message, .. } => self.peer_call(peer, &message).await?,
@@ -260,10 +236,7 @@ impl Daemon {
         journal::send(
             &self.paths,
             &format!("Starting transaction {}", current.method),
-            &[
-                ("MESSAGE_ID", journal::TRANSACTION),
-                ("BUS_ADDRESS", &current.sender),
-            ],
+            &[("MESSAGE_ID", journal::TRANSACTION), ("BUS_ADDRESS", &current.sender)],
         );
         let number = current.number;
         let work = execute::run(
@@ -275,12 +248,7 @@ impl Daemon {
         let events = self.events.clone();
         tokio::spawn(async move {
             let outcome = work.await.map_err(|error| format!("{error:#}"));
-            let _ = events
-                .send(Event::Executed {
-                    transaction: number,
-                    outcome,
-                })
-                .await;
+            let _ = events.send(Event::Executed { transaction: number, outcome }).await;
         });
     }
 
@@ -314,10 +282,7 @@ impl Daemon {
         }
         console::note(&match finished.0 {
             true => format!("Txn {} on {} successful", current.method, current.path),
-            false => format!(
-                "Txn {} on {} failed: {}",
-                current.method, current.path, finished.1
-            ),
+            false => format!("Txn {} on {} failed: {}", current.method, current.path, finished.1),
         });
         for connection in current.peers.values() {
             let _ = emit(connection, "Finished", &finished).await;
@@ -330,11 +295,7 @@ impl Daemon {
         let (number, events) = (current.number, self.events.clone());
         tokio::spawn(async move {
             tokio::time::sleep(FORCE_CLOSE).await;
-            let _ = events
-                .send(Event::Overdue {
-                    transaction: number,
-                })
-                .await;
+            let _ = events.send(Event::Overdue { transaction: number }).await;
         });
         Ok(())
     }
@@ -379,29 +340,15 @@ async fn serve(stream: UnixStream, transaction: u64, peer: u64, events: mpsc::Se
         return;
     };
     let guid = Guid::generate();
-    let builder = zbus::connection::Builder::unix_stream(stream)
-        .server(guid)
-        .p2p();
+    let builder = zbus::connection::Builder::unix_stream(stream).server(guid).p2p();
     let connection = match builder.build().await {
         Ok(connection) => connection,
         Err(error) => return console::note(&format!("a peer that could not speak: {error}")),
     };
     let mut messages = MessageStream::from(&connection);
-    let _ = events
-        .send(Event::Connected {
-            transaction,
-            peer,
-            connection,
-        })
-        .await;
+    let _ = events.send(Event::Connected { transaction, peer, connection }).await;
     while let Some(Ok(message)) = messages.next().await {
-        let _ = events
-            .send(Event::Call {
-                transaction,
-                peer,
-                message,
-            })
-            .await;
+        let _ = events.send(Event::Call { transaction, peer, message }).await;
     }
     let _ = events.send(Event::Closed { transaction, peer }).await;
 }
@@ -410,24 +357,13 @@ async fn emit<B>(connection: &Connection, signal: &str, body: &B) -> zbus::Resul
 where
     B: serde::Serialize + zbus::wire::DynamicType,
 {
-    connection
-        .emit_signal(
-            None::<zbus::names::BusName<'_>>,
-            "/",
-            INTERFACE,
-            signal,
-            body,
-        )
-        .await
+    connection.emit_signal(None::<zbus::names::BusName<'_>>, "/", INTERFACE, signal, body).await
 }
 
 fn peer_properties(current: &Transaction) -> BTreeMap<String, Variant<'static>> {
     [
         ("Title".to_owned(), Variant::from(current.title.clone())),
-        (
-            "InitiatingClientDescription".to_owned(),
-            Variant::from(current.client.clone()),
-        ),
+        ("InitiatingClientDescription".to_owned(), Variant::from(current.client.clone())),
     ]
     .into()
 }

@@ -29,9 +29,7 @@ impl Watch {
         inotify
             .add_watch(&folder, AddWatchFlags::IN_ATTRIB)
             .with_context(|| format!("watching {}", folder.display()))?;
-        Ok(Self {
-            events: Receiver::from_owned_fd_unchecked(inotify.into())?,
-        })
+        Ok(Self { events: Receiver::from_owned_fd_unchecked(inotify.into())? })
     }
 
     /// Waits for changes; several at once count as one.
