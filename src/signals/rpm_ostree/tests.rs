@@ -70,7 +70,8 @@ fn deployments_are_called_by_what_they_are() {
     let odd_digest =
         [("container-image-reference-digest", Variant::from(7u32)), ("checksum", text("top"))];
     let table: Vec<(Vec<Dictionary>, &str)> = vec![
-        (vec![], ""),
+        (vec![], "error: no deployment says that it is booted"),
+        (vec![staged(&image)], "error: no deployment says that it is booted"),
         (vec![copy(&booted)], "run - booted"),
         (vec![staged(&image), copy(&booted)], "sha256:1 44.1 staged; run - booted"),
         (vec![staged(&layered), copy(&booted)], "base - staged; run - booted"),
@@ -106,8 +107,18 @@ fn deployments_are_called_by_what_they_are() {
             "error: deployments 0 and 1 both say that they are booted",
         ),
         // Its version is for people: an odd one is left out, a wild one tamed.
-        (vec![dictionary(&[("checksum", text("x")), ("version", Variant::from(44u32))])], "x -"),
-        (vec![dictionary(&[("checksum", text("x")), ("version", text("4\u{1b}4\n"))])], "x 44"),
+        (
+            vec![staged(&[("checksum", text("x")), ("version", Variant::from(44u32))]), booted],
+            "x - staged; run - booted",
+        ),
+        (
+            vec![dictionary(&[
+                ("checksum", text("x")),
+                ("version", text("4\u{1b}4\n")),
+                ("booted", yes()),
+            ])],
+            "x 44 booted",
+        ),
     ];
     for (list, expected) in table {
         assert_eq!(shown(&list), expected);
@@ -146,7 +157,7 @@ proptest! {
     ) {
         let list: Vec<Dictionary> = list.iter().map(|entries| dictionary(entries)).collect();
         if let Ok(view) = parse_deployments(&list) {
-            prop_assert!(view.deployments.iter().filter(|one| one.booted).count() <= 1);
+            prop_assert!(view.deployments.iter().filter(|one| one.booted).count() == 1);
             prop_assert!(view.deployments.iter().skip(1).all(|one| !one.staged));
             for one in &view.deployments {
                 prop_assert!(!one.identity.is_empty() && one.identity.len() <= 256);
