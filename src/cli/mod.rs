@@ -1,1 +1,4 @@
 //! To come.
+
+pub mod coordinator;
+pub mod slots;
