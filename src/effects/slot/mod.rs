@@ -65,7 +65,7 @@ enum Backend {
     Missing,
     /// A single machine: nobody to ask.
     Nobody,
-    FleetLock(Server),
+    FleetLock(Box<Server>),
 }
 
 /// A FleetLock server, its settings once checked.
@@ -90,7 +90,9 @@ impl SlotClient {
         let backend = match backend {
             None => Backend::Missing,
             Some(SlotBackend::None) => Backend::Nobody,
-            Some(SlotBackend::FleetLock(settings)) => Backend::FleetLock(Server::new(settings)?),
+            Some(SlotBackend::FleetLock(settings)) => {
+                Backend::FleetLock(Box::new(Server::new(settings)?))
+            }
         };
         Ok(Self { backend: Arc::new(backend) })
     }
