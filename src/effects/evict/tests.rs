@@ -96,7 +96,7 @@ async fn pods_behind_a_budget_go_one_by_one_with_few_refusals() {
         api.add(&format!("web-{n}"), "web");
     }
     api.state().budgets.insert("web".into(), ("web-budget".into(), 1));
-    api.state().refill = Some(Duration::from_millis(600));
+    api.state().refill = Some(Duration::from_millis(400));
     let (end, told) = run(&api, &settings(), WHILE, false).await;
     assert_eq!(end, DrainEnd::Empty);
     let [lists, watches, evictions, _] = api.counts();
