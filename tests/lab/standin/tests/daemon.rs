@@ -63,11 +63,7 @@ async fn locking_tells_nobody() {
     let mut signals = client.signals().await;
     host.run("ostree", &["admin", "lock-finalization"]);
     // Nor does reading everything again when nothing differs.
-    client
-        .bus
-        .call_method(Some(NAME), SYSROOT_PATH, Some(SYSROOT), "Reload", &())
-        .await
-        .unwrap();
+    client.bus.call_method(Some(NAME), SYSROOT_PATH, Some(SYSROOT), "Reload", &()).await.unwrap();
     host.run("standin", &["unstage"]);
     // The first thing heard is the unstaging.
     let (interface, names) = next(&mut signals, changed).await.unwrap();

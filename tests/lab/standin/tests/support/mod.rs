@@ -1,10 +1,6 @@
 //! A host in a folder: a private bus that activates the daemon, and a `systemctl` that writes.
 #![allow(dead_code, unreachable_pub, missing_docs)]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::wildcard_enum_match_arm
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::wildcard_enum_match_arm)]
 
 use std::collections::HashMap;
 use std::fs;
@@ -38,10 +34,7 @@ pub struct Host {
 impl Host {
     /// A fresh root with 40.1 booted, and no bus.
     pub fn new() -> Self {
-        let host = Self {
-            folder: tempfile::tempdir().unwrap(),
-            bus: None,
-        };
+        let host = Self { folder: tempfile::tempdir().unwrap(), bus: None };
         fs::create_dir_all(host.path("root/usr/lib")).unwrap();
         fs::write(
             host.path("root/usr/lib/os-release"),
@@ -49,10 +42,8 @@ impl Host {
         )
         .unwrap();
         fs::create_dir_all(host.path("root/proc/sys/kernel/random")).unwrap();
-        let script = format!(
-            "#!/bin/sh\necho \"$@\" >> {}\n",
-            host.path("systemctl.log").display()
-        );
+        let script =
+            format!("#!/bin/sh\necho \"$@\" >> {}\n", host.path("systemctl.log").display());
         fs::write(host.path("systemctl"), script).unwrap();
         fs::set_permissions(host.path("systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(host.path("bin")).unwrap();
@@ -106,30 +97,16 @@ impl Host {
         )
         .unwrap();
         let mut command = Command::new("dbus-daemon");
-        command
-            .arg("--nofork")
-            .arg("--nopidfile")
-            .arg("--config-file")
-            .arg(self.path("bus.conf"));
+        command.arg("--nofork").arg("--nopidfile").arg("--config-file").arg(self.path("bus.conf"));
         self.environment(&mut command);
         let log = fs::File::create(self.path("bus.log")).unwrap();
-        command
-            .arg("--print-address")
-            .stderr(log)
-            .stdout(Stdio::piped());
-        let mut bus = command
-            .spawn()
-            .expect("dbus-daemon (package dbus) is needed");
+        command.arg("--print-address").stderr(log).stdout(Stdio::piped());
+        let mut bus = command.spawn().expect("dbus-daemon (package dbus) is needed");
         // The address is printed when the bus listens; nothing, when it dies.
         let mut line = String::new();
-        BufReader::new(bus.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        BufReader::new(bus.stdout.take().unwrap()).read_line(&mut line).unwrap();
         self.bus = Some(bus);
-        assert!(
-            line.starts_with("unix:"),
-            "the bus did not come up: {line:?}"
-        );
+        assert!(line.starts_with("unix:"), "the bus did not come up: {line:?}");
     }
 
     fn environment(&self, command: &mut Command) {
@@ -168,11 +145,7 @@ impl Host {
             fs::remove_dir_all(&run).unwrap();
         }
         fs::create_dir_all(&run).unwrap();
-        fs::write(
-            self.root("proc/sys/kernel/random/boot_id"),
-            format!("{boot_id}\n"),
-        )
-        .unwrap();
+        fs::write(self.root("proc/sys/kernel/random/boot_id"), format!("{boot_id}\n")).unwrap();
         self.run("standin", &["boot-select"]);
     }
 
@@ -219,10 +192,7 @@ impl Drop for Host {
             let _ = bus.wait();
         }
         // A test that failed may have left the full /boot, which keeps the folder from going.
-        let umount = Command::new("umount")
-            .arg(self.root("boot"))
-            .stderr(Stdio::null())
-            .status();
+        let umount = Command::new("umount").arg(self.root("boot")).stderr(Stdio::null()).status();
         drop(umount);
     }
 }
@@ -236,26 +206,18 @@ pub struct Client {
 impl Client {
     pub async fn get(&self, path: &str, interface: &str, name: &str) -> zbus::Result<OwnedVariant> {
         let properties = Some("org.freedesktop.DBus.Properties");
-        let reply = self
-            .bus
-            .call_method(Some(NAME), path, properties, "Get", &(interface, name))
-            .await?;
+        let reply =
+            self.bus.call_method(Some(NAME), path, properties, "Get", &(interface, name)).await?;
         reply.body().deserialize()
     }
 
     pub async fn deployments(&self) -> Vec<HashMap<String, OwnedVariant>> {
-        let value = self
-            .get(SYSROOT_PATH, SYSROOT, "Deployments")
-            .await
-            .unwrap();
+        let value = self.get(SYSROOT_PATH, SYSROOT, "Deployments").await.unwrap();
         Vec::<HashMap<String, OwnedVariant>>::try_from(value).unwrap()
     }
 
     pub async fn active_method(&self) -> String {
-        let value = self
-            .get(SYSROOT_PATH, SYSROOT, "ActiveTransaction")
-            .await
-            .unwrap();
+        let value = self.get(SYSROOT_PATH, SYSROOT, "ActiveTransaction").await.unwrap();
         let structure = zbus::wire::Structure::try_from(value).unwrap();
         <(String, String, String)>::try_from(structure).unwrap().0
     }
@@ -265,10 +227,7 @@ impl Client {
     where
         B: serde::Serialize + zbus::wire::DynamicType,
     {
-        let reply = self
-            .bus
-            .call_method(Some(NAME), OS_PATH, Some(OS), method, body)
-            .await?;
+        let reply = self.bus.call_method(Some(NAME), OS_PATH, Some(OS), method, body).await?;
         reply.body().deserialize()
     }
 
@@ -322,10 +281,7 @@ impl Client {
 pub type Options = HashMap<&'static str, Variant<'static>>;
 
 pub fn options(checksum: Option<&str>, flags: &[&'static str]) -> Options {
-    let mut options: Options = flags
-        .iter()
-        .map(|flag| (*flag, Variant::from(true)))
-        .collect();
+    let mut options: Options = flags.iter().map(|flag| (*flag, Variant::from(true))).collect();
     if let Some(checksum) = checksum {
         options.insert("checksum", Variant::from(checksum.to_owned()));
     }
@@ -345,9 +301,7 @@ pub async fn next<T>(
         }
         None
     };
-    tokio::time::timeout(PATIENCE, found)
-        .await
-        .expect("waited too long")
+    tokio::time::timeout(PATIENCE, found).await.expect("waited too long")
 }
 
 /// Interface and names of a PropertiesChanged.
@@ -390,18 +344,13 @@ impl Peer {
             .await
             .unwrap();
         let messages = MessageStream::from(&connection);
-        Self {
-            connection,
-            messages,
-        }
+        Self { connection, messages }
     }
 
     pub async fn start(&self) -> zbus::Result<bool> {
         let nobody = None::<zbus::names::BusName<'_>>;
-        let reply = self
-            .connection
-            .call_method(nobody, "/", Some(TRANSACTION), "Start", &())
-            .await?;
+        let reply =
+            self.connection.call_method(nobody, "/", Some(TRANSACTION), "Start", &()).await?;
         reply.body().deserialize()
     }
 
