@@ -20,8 +20,8 @@ use crate::coordinator::{
 
 /// Nodes ask one request a connection and twice an hour; below the usual limit of 1024 files.
 const CONNECTIONS_MAX: usize = 512;
-/// How long open requests are waited for when it goes down; systemd kills after 90 s.
-const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// How long open requests are waited for when it goes down: some writes of the store.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
 
 /// Serves until `shutdown` is cancelled; then open requests are answered and the rest refused.
 ///
@@ -49,7 +49,8 @@ pub async fn run(settings: CoordinatorSettings, shutdown: CancellationToken) -> 
     let admin = tokio::spawn(admin::serve(door, desk.clone(), policies.clone()));
     let listener = BoundedListener::new(listener, CONNECTIONS_MAX, ANSWER_WITHIN);
     let stop = shutdown.clone().cancelled_owned();
-    let mut server = tokio::spawn(serve_slots(listener, desk, policies, Metrics::new(), stop));
+    let mut server =
+        tokio::spawn(serve_slots(listener, desk.clone(), policies, Metrics::new(), stop));
     let (groups, held) = (settings.groups.len(), settings.state_dir.display());
     tracing::info!(%address, groups, state_dir = %held, "coordinator ready");
     notify(&[NotifyState::Ready]);
@@ -71,8 +72,7 @@ pub async fn run(settings: CoordinatorSettings, shutdown: CancellationToken) -> 
         // Only connections that carry no whole request are left: a write takes no such time.
         server.abort();
     }
-    // The desk closes when the last of those who can ask at it has gone.
-    let _ = admin.await;
+    desk.close();
     if timeout(STOP_WITHIN, clerk).await.is_err() {
         tracing::warn!("the last write of the slots has not ended");
     }

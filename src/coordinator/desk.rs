@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::slots::{Ask, Decision, Policies, Slots};
 use super::store::{Store, StoreError};
@@ -20,10 +21,11 @@ const QUEUE_LENGTH: usize = 512;
 /// Requests decided under one write.
 const BATCH_LENGTH_MAX: usize = 256;
 
-/// A place to ask at. Cheap to clone; the desk ends when the last of them has gone.
+/// A place to ask at. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Desk {
     slips: mpsc::Sender<Slip>,
+    closing: CancellationToken,
     view: watch::Receiver<Arc<View>>,
 }
 
@@ -72,8 +74,8 @@ struct Clerk {
 // === impl Desk ===
 
 impl Desk {
-    /// Opens a desk over a store that keeps `slots`. The task ends once all desks are dropped and
-    /// what waits is answered.
+    /// Opens a desk over a store that keeps `slots`. The task ends once it is closed, or all
+    /// desks are dropped, and what waits is answered.
     pub fn open(
         store: impl Store,
         slots: Slots,
@@ -84,8 +86,14 @@ impl Desk {
         let first = View { slots: slots.clone(), ..View::default() };
         let (view_sender, view) = watch::channel(Arc::new(first));
         let clerk = Clerk { policies, kept: slots, unsure: false, clock, view: view_sender };
-        let task = tokio::spawn(clerk.work(store, queue));
-        (Self { slips, view }, task)
+        let closing = CancellationToken::new();
+        let task = tokio::spawn(clerk.work(store, queue, closing.clone()));
+        (Self { slips, closing, view }, task)
+    }
+
+    /// Takes no more requests. Those that wait are still answered; then the task ends.
+    pub fn close(&self) {
+        self.closing.cancel();
     }
 
     /// Asks and waits until the answer is on disk.
@@ -115,9 +123,25 @@ impl Desk {
 // === impl Clerk ===
 
 impl Clerk {
-    async fn work(mut self, mut store: impl Store, mut queue: mpsc::Receiver<Slip>) {
+    async fn work(
+        mut self,
+        mut store: impl Store,
+        mut queue: mpsc::Receiver<Slip>,
+        closing: CancellationToken,
+    ) {
         let mut batch = Vec::with_capacity(BATCH_LENGTH_MAX);
-        while queue.recv_many(&mut batch, BATCH_LENGTH_MAX).await > 0 {
+        loop {
+            let count = tokio::select! {
+                biased;
+                () = closing.cancelled(), if !queue.is_closed() => {
+                    queue.close();
+                    continue;
+                }
+                count = queue.recv_many(&mut batch, BATCH_LENGTH_MAX) => count,
+            };
+            if count == 0 {
+                return;
+            }
             let (next, changed, decided) = self.decide(batch.drain(..));
             if !changed && !self.unsure {
                 answer(decided, &Ok(()));

@@ -176,6 +176,15 @@ impl SlotClient {
     }
 }
 
+#[cfg(test)]
+impl SlotClient {
+    /// A client that no proxy of the tests' environment gets between.
+    pub(crate) fn direct(settings: &SlotServer) -> Result<Self, SlotError> {
+        let server = Server { environment_proxy: false, ..Server::new(settings)? };
+        Ok(Self { backend: Arc::new(Backend::FleetLock(Box::new(server))) })
+    }
+}
+
 impl fmt::Debug for SlotClient {
     /// Without headers, proxy and user, which may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -37,11 +37,8 @@ pub(super) fn settings(base_url: String) -> SlotServer {
     }
 }
 
-/// A client that no proxy of the tests' environment gets between.
 pub(super) fn client(settings: &SlotServer) -> SlotClient {
-    let server = Server::new(settings).unwrap();
-    let backend = Backend::FleetLock(Box::new(Server { environment_proxy: false, ..server }));
-    SlotClient { backend: Arc::new(backend) }
+    SlotClient::direct(settings).unwrap()
 }
 
 /// Reads one request: its head and as much body as it announces.
