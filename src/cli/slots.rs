@@ -1,6 +1,6 @@
 //! `lockkeeper slots list|release`: what a coordinator has handed out.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, ErrorKind, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -89,13 +89,16 @@ async fn ask(run_dir: &Path, question: &Question) -> anyhow::Result<Answer> {
 
 fn hint(error: &AdminError) -> &'static str {
     match error {
-        AdminError::File { source, .. } => match source.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
+        AdminError::File { source, .. } => {
+            let kind = source.kind();
+            if kind == ErrorKind::NotFound || kind == ErrorKind::ConnectionRefused {
                 "no coordinator runs on this host: ask on the host where it runs"
+            } else if kind == ErrorKind::PermissionDenied {
+                "only root may ask the coordinator"
+            } else {
+                ""
             }
-            std::io::ErrorKind::PermissionDenied => "only root may ask the coordinator",
-            _ => "",
-        },
+        }
         AdminError::InUse(_) | AdminError::NotAnAnswer { .. } | AdminError::NoAnswer(_) => "",
     }
 }

@@ -58,10 +58,10 @@ impl Heart<'_> {
     /// is Ready, units and checks are well, and all that has lasted for the settle time.
     fn prove_well(&mut self) -> Result<(), Waiting> {
         let judged = self.judge();
-        if self.state.record.core.attempt.is_some() {
-            if let Some(held) = gates::hold(&self.state) {
-                return Err(held);
-            }
+        if self.state.record.core.attempt.is_some()
+            && let Some(held) = gates::hold(&self.state)
+        {
+            return Err(held);
         }
         if let Err(reason) = self.kubelet_ready() {
             self.state.run.well_since = None;
@@ -171,10 +171,10 @@ impl Heart<'_> {
     }
 
     pub(super) fn releasing(&mut self) -> Verdict {
-        if self.slot_may_be_ours() {
-            if let Some(reason) = self.other_client_holds() {
-                return Verdict::Wait(reason);
-            }
+        if self.slot_may_be_ours()
+            && let Some(reason) = self.other_client_holds()
+        {
+            return Verdict::Wait(reason);
         }
         if self.slot_may_be_ours() {
             self.preempt_request();

@@ -37,7 +37,8 @@ pub fn start(policy: &Policy, record: Record, start: Start, now: Now) -> Step {
     }
     let mut heart = Heart::new(policy, state, now);
     let halted = heart.state.record.core.stage == Stage::Halted;
-    if !same_boot && !(known && halted) {
+    let stays_halted = known && halted;
+    if !same_boot && !stays_halted {
         if heart.state.record.core.slot == Slot::None {
             // One from before this record, or of another tool under the same id, is released too.
             heart.state.record.core.slot = Slot::Asked;
