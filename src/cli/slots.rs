@@ -88,15 +88,20 @@ async fn ask(run_dir: &Path, question: &Question) -> anyhow::Result<Answer> {
 }
 
 fn hint(error: &AdminError) -> &'static str {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
     match error {
-        AdminError::File { source, .. } => match source.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
-                "no coordinator runs on this host: ask on the host where it runs"
-            }
-            std::io::ErrorKind::PermissionDenied => "only root may ask the coordinator",
-            _ => "",
-        },
-        AdminError::InUse(_) | AdminError::NotAnAnswer { .. } | AdminError::NoAnswer(_) => "",
+        AdminError::File { source, .. }
+            if [NotFound, ConnectionRefused].contains(&source.kind()) =>
+        {
+            "no coordinator runs on this host: ask on the host where it runs"
+        }
+        AdminError::File { source, .. } if source.kind() == PermissionDenied => {
+            "only root may ask the coordinator"
+        }
+        AdminError::File { .. }
+        | AdminError::InUse(_)
+        | AdminError::NotAnAnswer { .. }
+        | AdminError::NoAnswer(_) => "",
     }
 }
 
