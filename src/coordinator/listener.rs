@@ -26,6 +26,8 @@ pub struct BoundedListener {
     listener: TcpListener,
     places: Arc<Semaphore>,
     lifetime: Duration,
+    /// The last accept failed, and that has been said.
+    troubled: bool,
 }
 
 /// One connection; its place is free again when it is dropped.
@@ -41,7 +43,7 @@ pub struct BoundedStream {
 impl BoundedListener {
     /// Bounds a listener to `connections` at once, each of at most `lifetime`.
     pub fn new(listener: TcpListener, connections: usize, lifetime: Duration) -> Self {
-        Self { listener, places: Arc::new(Semaphore::new(connections)), lifetime }
+        Self { listener, places: Arc::new(Semaphore::new(connections)), lifetime, troubled: false }
     }
 }
 
@@ -58,12 +60,16 @@ impl Listener for BoundedListener {
             };
             match self.listener.accept().await {
                 Ok((stream, address)) => {
+                    self.troubled = false;
                     let end = Box::pin(sleep(self.lifetime));
                     return (BoundedStream { stream, end, _place: place }, address);
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "no further connection can be accepted");
+                    if !self.troubled {
+                        tracing::warn!(%error, "no further connection can be accepted");
+                    }
+                    self.troubled = true;
                     sleep(ACCEPT_RETRY).await;
                 }
             }

@@ -50,11 +50,7 @@ impl FileStore {
     /// # Errors
     /// Another process has it, or the file is there but cannot be read: never silently empty.
     pub fn open(folder: &Path) -> Result<(Self, Slots), StoreError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(|e| failed(folder, "making the folder", e))?;
+        make_folder(folder)?;
         let lock_file = folder.join("lock");
         let lock = OpenOptions::new()
             .create(true)
@@ -88,10 +84,30 @@ impl Store for FileStore {
         new.write_all(text.as_bytes()).map_err(|e| failed(&beside, "writing it", e))?;
         new.sync_all().map_err(|e| failed(&beside, "syncing it", e))?;
         fs::rename(&beside, &self.file).map_err(|e| failed(&self.file, "replacing it", e))?;
-        File::open(&self.folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(|e| failed(&self.folder, "syncing the folder", e))
+        sync_folder(&self.folder)
     }
+}
+
+/// Makes the folder so that it survives a power loss as surely as what is written into it.
+fn make_folder(folder: &Path) -> Result<(), StoreError> {
+    let new: Vec<&Path> = folder.ancestors().take_while(|path| !path.exists()).collect();
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|e| failed(folder, "making the folder", e))?;
+    for parent in new.iter().filter_map(|path| path.parent()) {
+        // A relative path ends in an empty one.
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        sync_folder(parent)?;
+    }
+    Ok(())
+}
+
+fn sync_folder(folder: &Path) -> Result<(), StoreError> {
+    File::open(folder)
+        .and_then(|open| open.sync_all())
+        .map_err(|e| failed(folder, "syncing the folder", e))
 }
 
 fn read(file: &Path) -> Result<Slots, StoreError> {
