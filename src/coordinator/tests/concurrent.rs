@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::rig::{Rig, folder};
@@ -25,37 +27,48 @@ fn client(rig: &Rig, id: String) -> SlotClient {
     SlotClient::direct(&settings).unwrap()
 }
 
-/// Asks until granted, holds for some turns of the others, releases.
-async fn take_a_turn(client: SlotClient, holders: Arc<AtomicUsize>, slots: usize) {
+/// What the clients of one race share.
+struct Course {
+    slots: usize,
+    holders: AtomicUsize,
+    released: Notify,
+}
+
+/// Asks until granted, holds while all others ask at once, confirms, releases.
+async fn take_a_turn(client: SlotClient, course: Arc<Course>) {
     loop {
+        // Listens before it asks, so that no release is missed in between.
+        let mut released = pin!(course.released.notified());
+        released.as_mut().enable();
         match client.request().await {
             SlotAnswer::Granted => break,
-            SlotAnswer::Denied { .. } => tokio::task::yield_now().await,
+            SlotAnswer::Denied { .. } => released.await,
             other @ (SlotAnswer::Pending { .. } | SlotAnswer::Failed { .. }) => {
                 panic!("neither yes nor no: {other:?}")
             }
         }
     }
-    let now = holders.fetch_add(1, Ordering::SeqCst) + 1;
-    assert!(now <= slots, "{now} holders of {slots} slots");
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-        assert!(holders.load(Ordering::SeqCst) <= slots);
-    }
-    assert_eq!(client.request().await, SlotAnswer::Granted, "a slot was lost while it was held");
-    holders.fetch_sub(1, Ordering::SeqCst);
+    let now = course.holders.fetch_add(1, Ordering::SeqCst) + 1;
+    assert!(now <= course.slots, "{now} holders of {} slots", course.slots);
+    let confirmed = client.request().await;
+    assert_eq!(confirmed, SlotAnswer::Granted, "a slot was lost while it was held");
+    assert!(course.holders.fetch_sub(1, Ordering::SeqCst) <= course.slots);
     assert_eq!(client.release().await, ReleaseAnswer::Released);
+    course.released.notify_waiters();
 }
 
 async fn race(clients: usize, slots: u32) {
     let (_kept, folder) = folder();
     let rig = Rig::start(&folder, &[("default", slots)]).await;
-    let holders = Arc::new(AtomicUsize::new(0));
+    let course = Arc::new(Course {
+        slots: usize::try_from(slots).unwrap(),
+        holders: AtomicUsize::new(0),
+        released: Notify::new(),
+    });
     let mut turns = JoinSet::new();
     for index in 0..clients {
         let client = client(&rig, format!("n{index}"));
-        let slots = usize::try_from(slots).unwrap();
-        turns.spawn(take_a_turn(client, Arc::clone(&holders), slots));
+        turns.spawn(take_a_turn(client, Arc::clone(&course)));
     }
     let all = async {
         while let Some(turn) = turns.join_next().await {
