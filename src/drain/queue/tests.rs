@@ -302,11 +302,26 @@ fn claims_of_those_that_stay_are_known() {
 /// One thing that can happen, with numbers to choose among what is there.
 #[derive(Debug, Clone)]
 enum Happening {
-    Arrive { pod: usize, critical: bool },
-    Change { pod: usize, phase: usize, terminating: bool },
+    Arrive {
+        pod: usize,
+        critical: bool,
+    },
+    Change {
+        pod: usize,
+        phase: usize,
+        terminating: bool,
+    },
+    /// Its controller lets go of it, or takes it back.
+    Adopt {
+        pod: usize,
+        owned: bool,
+    },
     Vanish(usize),
     Relist,
-    Answer { which: usize, answer: Answer },
+    Answer {
+        which: usize,
+        answer: Answer,
+    },
     Time(Duration),
 }
 
@@ -335,6 +350,8 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
             .prop_map(|(pod, critical)| Happening::Arrive { pod, critical }),
         2 => (0..12usize, 0..3usize, any::<bool>())
             .prop_map(|(pod, phase, terminating)| Happening::Change { pod, phase, terminating }),
+        2 => (0..12usize, any::<bool>())
+            .prop_map(|(pod, owned)| Happening::Adopt { pod, owned }),
         1 => (0..12usize).prop_map(Happening::Vanish),
         1 => Just(Happening::Relist),
         6 => (0..8usize, answers())
@@ -397,6 +414,13 @@ impl World {
                         pod.metadata.deletion_timestamp =
                             super::tests::terminating("t", "t").metadata.deletion_timestamp;
                     }
+                    self.queue.seen(pod, self.now);
+                }
+            }
+            Happening::Adopt { pod: n, owned } => {
+                if let Some(pod) = self.present.get_mut(&format!("p{n}")) {
+                    let owner = plain("x", &format!("o{}", n / 4)).metadata.owner_references;
+                    pod.metadata.owner_references = owner.filter(|_| owned);
                     self.queue.seen(pod, self.now);
                 }
             }

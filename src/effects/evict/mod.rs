@@ -46,7 +46,7 @@ const LANDING: Duration = Duration::from_secs(10);
 
 /// How often in a row the list must be refused before that is believed. An API server that has
 /// just started refuses what it will allow a moment later.
-const FORBIDDEN_TIMES: u32 = 4;
+const FORBIDDEN_TIMES: u32 = 5;
 
 type Future<T> = Pin<Box<dyn std::future::Future<Output = T> + Send>>;
 

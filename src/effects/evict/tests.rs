@@ -187,6 +187,19 @@ async fn a_refused_credential_is_read_again() {
 }
 
 #[tokio::test]
+async fn a_refused_request_has_the_client_built_anew() {
+    let api = FakeApi::start();
+    api.add("web-0", "web");
+    let refusal = ("POST", "/eviction", 401, status("Unauthorized", "Unauthorized", &json!({})));
+    api.state().answers.push_back(refusal);
+    let (cluster, settings) = (api.cluster(), settings());
+    let (sender, _events) = mpsc::channel(1000);
+    let stop = CancellationToken::new();
+    assert_eq!(drain(&cluster, &settings, WHILE, false, sender, stop).await, DrainEnd::Empty);
+    assert_eq!((api.counts()[2], cluster.connection().await.unwrap().generation), (2, 2));
+}
+
+#[tokio::test]
 async fn a_missing_right_ends_the_drain() {
     let api = FakeApi::start();
     api.add("web-0", "web");
