@@ -6,6 +6,8 @@
 mod answers;
 mod choose;
 #[cfg(test)]
+mod orders;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
