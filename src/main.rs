@@ -1,1 +1,7 @@
-fn main() {}
+//! The door.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lockkeeper::cli::run(std::env::args_os())
+}

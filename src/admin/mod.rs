@@ -1,1 +1,76 @@
-//! To come.
+//! The agent towards people and machines that watch it: status, commands, metrics, systemd.
+//!
+//! Nothing here decides: a snapshot goes out, a command goes in to the loop.
+
+mod advice;
+mod client;
+mod listen;
+mod lock;
+mod metrics;
+mod notify;
+#[cfg(test)]
+pub(crate) mod sample;
+mod schema;
+mod socket;
+mod status;
+mod why;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tokio::sync::oneshot;
+
+use crate::lifecycle::{Command, State, Waiting, Wake};
+use crate::model::Now;
+
+pub use advice::{Advice, advice, next};
+pub use client::{Client, ClientError};
+pub use listen::ListenError;
+pub use lock::{AgentLock, LockError};
+pub use metrics::Metrics;
+pub use notify::{Notifier, watchdog_interval};
+pub use schema::{
+    AnswerStatus, AttemptStatus, DeniedStatus, DrainStatus, FinishedStatus, GatesStatus, History,
+    HoldStatus, ObstacleStatus, ReasonStatus, RehearsalStatus, SCHEMA, SlotStatus, StageStatus,
+    Status, SystemStatus, TargetStatus, TriesStatus, WakeStatus,
+};
+pub use socket::{COMMAND_ANSWER_TIMEOUT, HoldRequest, REASON_CHARACTERS_MAX, Refusal, serve};
+pub use status::waiting_since;
+pub use why::Why;
+
+/// Name of the admin socket in the run folder: root only.
+pub const SOCKET_NAME: &str = "agent.sock";
+
+/// Name of the metrics socket in the run folder: readable by all, it tells no secrets.
+pub const METRICS_SOCKET_NAME: &str = "metrics.sock";
+
+/// What the loop publishes after each step.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The heart's memory after the step.
+    pub state: State,
+    /// Why nothing more is done.
+    pub waiting: Waiting,
+    /// When the heart wants to be woken.
+    pub wake: Option<Wake>,
+    /// When the step was made.
+    pub at: Now,
+    /// The own Node's name, once it is known.
+    pub node_name: Option<String>,
+    /// Who hands out the slot, for people.
+    pub slot_server: Option<String>,
+    /// Version of the agent.
+    pub version: &'static str,
+}
+
+/// A person's command on its way to the loop, and where its answer goes.
+pub type Order = (Command, oneshot::Sender<Result<(), String>>);
+
+/// Where people and machines find the agent.
+#[derive(Debug, Clone)]
+pub struct AdminSettings {
+    /// Folder of the sockets; must exist.
+    pub run_dir: PathBuf,
+    /// TCP address for metrics; `None`: the unix socket only.
+    pub metrics_listen: Option<SocketAddr>,
+}

@@ -1,1 +1,272 @@
-//! To come.
+//! The only loop: events in, steps out, the record written before what needs it.
+
+mod hands;
+mod lanes;
+mod setup;
+mod sources;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Sleep;
+
+use crate::admin::{Metrics, Notifier, Order, Snapshot, watchdog_interval};
+use crate::effects::announce::{Announcement, Announcer};
+use crate::effects::store::Store;
+use crate::lifecycle::{self, Effect, Event, Policy, Record, State, Step};
+use crate::signals::clock;
+use crate::signals::unix::{UnixSignal, UnixSignals};
+use crate::telemetry;
+
+use hands::Hands;
+use lanes::Lanes;
+
+/// Events that may wait: a burst of watch and bus signals, far below what memory minds.
+const EVENTS_WAITING: usize = 256;
+
+/// How often a record that could not be written is tried again.
+const STORE_RETRY: Duration = Duration::from_secs(10);
+
+/// The loop's own memory.
+struct Agent {
+    root: PathBuf,
+    policy: Policy,
+    state: State,
+    store: Store,
+    /// What is on disk; `None`: nothing that was written by this process.
+    written: Option<Record>,
+    write_failed: bool,
+    hands: Hands,
+    lanes: Lanes,
+    snapshots: watch::Sender<Snapshot>,
+    metrics: Metrics,
+    notifier: Notifier,
+    announcer: Option<Announcer>,
+    wake: std::pin::Pin<Box<Sleep>>,
+    awake: bool,
+    last_reason: Option<&'static str>,
+}
+
+/// Runs the agent until it is told to stop.
+///
+/// # Errors
+/// The configuration is wrong, another agent runs on this host, or a source of events ended.
+pub async fn run(root: PathBuf) -> anyhow::Result<()> {
+    let signals = UnixSignals::new().context("cannot listen to signals")?;
+    let setup::Ready { mut agent, first, channels, _lock } = setup::prepare(root).await?;
+    let mut sources = sources::spawn(&agent, &channels);
+    agent.accept(first).await;
+    agent.notifier.ready();
+    let result = agent.serve(signals, channels, &mut sources).await;
+    agent.notifier.stopping();
+    sources.abort_all();
+    result
+}
+
+/// What the loop listens to.
+struct Channels {
+    events: mpsc::Receiver<Event>,
+    events_in: mpsc::Sender<Event>,
+    outcomes: mpsc::Receiver<lanes::Outcome>,
+    orders: mpsc::Receiver<Order>,
+    orders_in: mpsc::Sender<Order>,
+}
+
+impl Agent {
+    async fn serve(
+        &mut self,
+        mut signals: UnixSignals,
+        mut channels: Channels,
+        sources: &mut sources::Sources,
+    ) -> anyhow::Result<()> {
+        let every = watchdog_interval();
+        let mut watchdog = tokio::time::interval(every.unwrap_or(Duration::from_secs(86_400)));
+        loop {
+            tokio::select! {
+                signal = signals.next() => match signal {
+                    UnixSignal::Stop => break,
+                    UnixSignal::Abort => anyhow::bail!("told twice to stop"),
+                    UnixSignal::Reload => self.reload().await,
+                },
+                Some(event) = channels.events.recv() => self.feed(event).await,
+                Some(outcome) = channels.outcomes.recv() => {
+                    if let Some(event) = self.lanes.take(outcome) {
+                        if let Event::SlotAnswered(answer) = &event {
+                            self.metrics.slot_answer(answer);
+                        }
+                        self.feed(event).await;
+                    }
+                }
+                Some((command, answer)) = channels.orders.recv() => {
+                    tracing::info!(?command, "a person says");
+                    self.feed(Event::Person(command)).await;
+                    let result = match &self.state.unwritable {
+                        Some(why) => Err(format!("done, but not kept over a restart: {why}")),
+                        None => Ok(()),
+                    };
+                    // The caller may have gone meanwhile.
+                    let _ = answer.send(result);
+                }
+                () = &mut self.wake, if self.awake => {
+                    self.awake = false;
+                    self.feed(Event::Woke).await;
+                }
+                _ = watchdog.tick(), if every.is_some() => self.notifier.watchdog(),
+                ended = sources.join_next() => {
+                    anyhow::bail!("a source of events ended: {ended:?}");
+                }
+            }
+        }
+        tracing::info!(stage = self.state.record.core.stage.name(), "told to stop");
+        Ok(())
+    }
+
+    /// One event, and what it leads to.
+    async fn feed(&mut self, event: Event) {
+        let step = lifecycle::step(&self.policy, &self.state, clock::now(), event);
+        self.accept(step).await;
+    }
+
+    /// Carries a step out: the record first, then what others see, then the effects. Whether the
+    /// record could be written is news for the heart in turn.
+    async fn accept(&mut self, step: Step) {
+        let mut news = VecDeque::from(self.carry_out(step).await);
+        while let Some(event) = news.pop_front() {
+            let step = lifecycle::step(&self.policy, &self.state, clock::now(), event);
+            news.extend(self.carry_out(step).await);
+        }
+    }
+
+    async fn carry_out(&mut self, step: Step) -> Vec<Event> {
+        self.state = step.next.clone();
+        let mut news = self.keep_record().await;
+        self.publish(&step);
+        for effect in step.effects {
+            if effect.needs_record() && self.write_failed {
+                news.push(Event::NotDone(effect.lane()));
+                continue;
+            }
+            self.begin(effect);
+        }
+        news
+    }
+
+    /// Writes the record if it changed. What follows from success or failure comes back as events.
+    async fn keep_record(&mut self) -> Vec<Event> {
+        if self.written.as_ref() == Some(&self.state.record) && !self.write_failed {
+            return Vec::new();
+        }
+        let (store, record) = (self.store.clone(), self.state.record.clone());
+        let copy = record.clone();
+        let result = tokio::task::spawn_blocking(move || store.write(&copy)).await;
+        let result = result.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        match result {
+            Ok(()) => {
+                self.written = Some(record);
+                if std::mem::replace(&mut self.write_failed, false) {
+                    tracing::info!("the record can be written again");
+                    return vec![Event::RecordWritten];
+                }
+                Vec::new()
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.write_failed, true) {
+                    tracing::error!(%error, "the record cannot be written");
+                    return vec![Event::RecordUnwritable(error.to_string())];
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    fn begin(&mut self, effect: Effect) {
+        tracing::debug!(?effect, "begins");
+        let mut hands = self.hands.clone();
+        hands.attempt = self.state.record.core.attempt.as_ref().map(|attempt| attempt.id.clone());
+        self.lanes.begin(hands, effect);
+    }
+
+    /// Shows where the agent is, everywhere.
+    fn publish(&mut self, step: &Step) {
+        let now = clock::now();
+        for transition in &step.transitions {
+            telemetry::transition(transition);
+            if let Some(announcer) = &self.announcer {
+                announcer.tell(transition, now.wall);
+            }
+        }
+        let record = &step.next.record;
+        if self.last_reason != Some(step.waiting.code()) {
+            self.last_reason = Some(step.waiting.code());
+            let since = step.next.waiting_since.map_or(now.wall, |(_, since)| since);
+            telemetry::waiting(&step.waiting, since);
+        }
+        if let Some(announcer) = &self.announcer {
+            announcer.publish(&Announcement {
+                stage: record.core.stage,
+                waiting: step.waiting.clone(),
+                attempt: record.core.attempt.as_ref().map(|attempt| attempt.id.clone()),
+                target: record.core.attempt.as_ref().map(|attempt| attempt.target.clone()),
+                since: step.next.waiting_since.map(|(_, since)| since),
+            });
+        }
+        let snapshot = Snapshot {
+            state: step.next.clone(),
+            waiting: step.waiting.clone(),
+            wake: step.wake.clone(),
+            at: now,
+            node_name: self.snapshots.borrow().node_name.clone(),
+            slot_server: self.hands.slot.server(),
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        self.metrics.observe(&snapshot, &step.transitions);
+        self.notifier.status(&snapshot);
+        self.snapshots.send_replace(snapshot);
+        self.set_alarm(step);
+    }
+
+    fn set_alarm(&mut self, step: &Step) {
+        let mut after = step.wake.as_ref().map(|wake| wake.after);
+        if self.write_failed {
+            after = Some(after.map_or(STORE_RETRY, |after| after.min(STORE_RETRY)));
+        }
+        self.awake = after.is_some();
+        if let Some(after) = after {
+            self.wake = Box::pin(tokio::time::sleep(after));
+        }
+    }
+
+    /// Loads the configuration anew; a wrong one changes nothing and says so.
+    async fn reload(&mut self) {
+        let loaded = match crate::config::load(&self.root) {
+            Ok(loaded) => loaded,
+            Err(errors) => {
+                tracing::error!(%errors, "the new configuration is wrong: the old one stays");
+                return;
+            }
+        };
+        let old = self.hands.settings.clone();
+        let new = loaded.settings;
+        if old.agent != new.agent || old.metrics != new.metrics {
+            tracing::warn!("[agent] and [metrics] change with the next start only");
+        }
+        match Hands::new(new, self.hands.host.clone(), self.state.boot.id.clone()) {
+            Ok(hands) => {
+                if old.node != hands.settings.node {
+                    tracing::warn!("[node] changes with the next start only");
+                }
+                let hands = Hands { cluster: self.hands.cluster.clone(), ..hands };
+                self.policy = hands.settings.policy.clone();
+                self.hands = hands;
+                tracing::info!("the configuration was loaded anew");
+                self.feed(Event::PolicyChanged).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, "the new configuration is wrong: the old one stays");
+            }
+        }
+    }
+}

@@ -1,9 +1,55 @@
 //! Fragments, merged with their origin, read into settings that cannot say a wrong thing.
+//!
+//! ```text
+//! folder: which files count ─► fragment: text → keys with lines ─► merge: later over earlier
+//!                                   keys, reading, rules: what a value may be     │
+//!                                                              build: ─► Settings ┘
+//! ```
+//! Nothing stops at the first error: all are collected, each with its file, line and key.
 
+mod build;
+mod error;
+mod folder;
+mod fragment;
+mod keys;
+mod merge;
+mod reading;
+mod rules;
 mod settings;
 
+use std::path::{Path, PathBuf};
+
+pub use error::{ConfigError, ConfigErrors, Place};
+pub use folder::Masked;
+pub use merge::{Loaded, Origin, Value};
 pub use settings::{
     AgentSettings, CoordinatorSettings, Credentials, DrainSettings, EmptyDir, GroupSettings,
     HealthSettings, MetricsSettings, NodeSettings, RebootSettings, Settings, SlotBackend,
     SlotServer, UnmanagedPods,
 };
+
+/// Loads the configuration of a host: `{/usr/lib,/run,/etc}/lockkeeper/config.d/*.toml` under
+/// `root`, which is `/` except in tests. Folders need not exist.
+///
+/// # Errors
+/// Everything that is wrong with any file, not only the first thing.
+pub fn load(root: &Path) -> Result<Loaded, ConfigErrors> {
+    merge::load(folder::collect(root))
+}
+
+/// Loads files that a person named, in this order, on top of the defaults and of nothing else; a
+/// folder stands for its `*.toml`, in the order of their names.
+///
+/// # Errors
+/// As [`load`]; here a file that does not exist is an error too.
+pub fn load_files(paths: &[PathBuf]) -> Result<Loaded, ConfigErrors> {
+    merge::load(folder::collect_named(paths))
+}
+
+/// The shipped file: every key with its default and what it is for.
+pub fn default_toml() -> String {
+    merge::DEFAULT.to_owned()
+}
+
+#[cfg(test)]
+mod tests;

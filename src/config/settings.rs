@@ -1,11 +1,14 @@
 //! Settings: the configuration once it has been understood. Their types cannot say a wrong thing.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::lifecycle::Policy;
+
+use super::rules::without_secret;
 
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +64,8 @@ pub struct NodeSettings {
 }
 
 /// Who hands out the slot.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 pub enum SlotBackend {
     /// A FleetLock server.
     FleetLock(SlotServer),
@@ -69,8 +73,8 @@ pub enum SlotBackend {
     None,
 }
 
-/// A FleetLock server.
-#[derive(Debug, Clone, PartialEq)]
+/// A FleetLock server. Its `Debug` leaves out what may be secret.
+#[derive(Clone, PartialEq, Eq)]
 pub struct SlotServer {
     /// `http` or `https`; the path is kept, with or without a slash at its end.
     pub base_url: String,
@@ -127,8 +131,6 @@ pub struct DrainSettings {
     pub volume_detach_timeout: Duration,
     /// How long to wait before an eviction that a budget refused is asked again, before jitter.
     pub budget_retry: Duration,
-    /// How long a deletion after the deadline may take (policy `delete`).
-    pub delete_timeout: Duration,
 }
 
 /// How the host is rebooted.
@@ -176,4 +178,22 @@ pub struct GroupSettings {
     pub name: String,
     /// How many may be down at once, at least 1.
     pub slots: u32,
+}
+
+// === impl SlotServer ===
+
+impl fmt::Debug for SlotServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlotServer")
+            .field("base_url", &self.base_url)
+            .field("group", &self.group)
+            .field("id", &self.id)
+            .field("ca_file", &self.ca_file)
+            .field("client_certificate", &self.client_certificate)
+            .field("headers", &self.headers.keys())
+            .field("proxy", &self.proxy.as_deref().map(without_secret))
+            .field("connect_timeout", &self.connect_timeout)
+            .field("answer_timeout", &self.answer_timeout)
+            .finish()
+    }
 }

@@ -149,7 +149,7 @@ async fn change<A>(
                 }
                 tokio::time::sleep(CONFLICT_REST * conflicts).await;
             }
-            Err(error) => return Err(Cluster::trouble(&error)),
+            Err(error) => return Err(cluster.explain(&error)),
         }
     }
 }
@@ -175,6 +175,154 @@ async fn get(cluster: &Cluster) -> Result<(Api<Node>, Node), NodeTrouble> {
     let api: Api<Node> = Api::all(client);
     match cluster.bounded(api.get(&name)).await {
         Ok(node) => Ok((api, node)),
-        Err(error) => Err(Cluster::trouble(&error)),
+        Err(error) => Err(cluster.explain(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::fake::FakeApi;
+    use crate::model::BootId;
+
+    fn attempt(ordinal: u32) -> AttemptId {
+        AttemptId::new(&BootId::parse("3f2a9c1e0b1c4d5e8f90a1b2c3d4e5f6").unwrap(), ordinal)
+    }
+
+    fn uid() -> NodeUid {
+        NodeUid("uid-1".to_owned())
+    }
+
+    /// Sets cordon and mark as somebody left them.
+    fn leave(api: &FakeApi, unschedulable: bool, mark: Option<&str>) {
+        api.change(|node| {
+            node["spec"]["unschedulable"] = json!(unschedulable);
+            if let Some(mark) = mark {
+                node["metadata"]["annotations"][CORDONED_BY] = json!(mark);
+            }
+        });
+    }
+
+    /// (unschedulable, mark) as the server has them.
+    async fn left(cluster: &Cluster) -> (bool, Option<String>) {
+        let view = read(cluster).await.unwrap();
+        (view.unschedulable, view.mark)
+    }
+
+    #[tokio::test]
+    async fn a_cordon_leaves_what_is_not_ours() {
+        let mark = || Some(attempt(2).as_str().to_owned());
+        for (unschedulable, before, answer, after) in [
+            (false, None, CordonAnswer::Ours, (true, mark())),
+            (false, Some("3f2a9c1e-1"), CordonAnswer::Ours, (true, mark())),
+            (true, Some("3f2a9c1e-1"), CordonAnswer::Ours, (true, mark())),
+            (true, Some("3f2a9c1e-2"), CordonAnswer::Ours, (true, mark())),
+            (true, None, CordonAnswer::Foreign, (true, None)),
+        ] {
+            let api = FakeApi::start();
+            leave(&api, unschedulable, before);
+            let cluster = api.cluster();
+            let said = cordon(&cluster, &attempt(2), &uid()).await;
+            assert_eq!(said, answer, "{unschedulable} {before:?}");
+            assert_eq!(left(&cluster).await, after, "{unschedulable} {before:?}");
+            assert_eq!(api.node()["metadata"]["annotations"]["other"], "stays");
+            let writes = api.seen("PATCH", "nodes").len();
+            let needed = before != Some("3f2a9c1e-2") && answer != CordonAnswer::Foreign;
+            assert_eq!(writes, usize::from(needed), "{unschedulable} {before:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_uncordon_lifts_what_is_ours_alone() {
+        for (unschedulable, mark, answer, after) in [
+            (true, Some("any"), UncordonAnswer::Lifted, (false, None)),
+            (true, None, UncordonAnswer::Foreign, (true, None)),
+            (false, Some("any"), UncordonAnswer::AlreadySchedulable, (false, None)),
+            (false, None, UncordonAnswer::AlreadySchedulable, (false, None)),
+        ] {
+            let api = FakeApi::start();
+            leave(&api, unschedulable, mark);
+            let cluster = api.cluster();
+            assert_eq!(uncordon(&cluster).await, answer, "{unschedulable} {mark:?}");
+            assert_eq!(left(&cluster).await, after, "{unschedulable} {mark:?}");
+            assert_eq!(api.seen("PATCH", "nodes").len(), usize::from(mark.is_some()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_persons_cordon_is_put_back_unmarked() {
+        for (unschedulable, mark, lifted) in [
+            (false, None, true),
+            (true, None, false),
+            (true, Some("m"), false),
+            (false, Some("m"), true),
+        ] {
+            let api = FakeApi::start();
+            leave(&api, unschedulable, mark);
+            let cluster = api.cluster();
+            assert_eq!(restore(&cluster).await, Ok(lifted), "{unschedulable} {mark:?}");
+            assert_eq!(left(&cluster).await, (true, None), "{unschedulable} {mark:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_conflict_is_looked_at_again() {
+        let api = FakeApi::start();
+        let cluster = api.cluster();
+        // A heartbeat first, then a person who cordons.
+        api.meddle(|node| node["status"]["heartbeat"] = json!(1));
+        api.meddle(|node| node["spec"]["unschedulable"] = json!(true));
+        assert_eq!(cordon(&cluster, &attempt(1), &uid()).await, CordonAnswer::Foreign);
+        assert_eq!(left(&cluster).await, (true, None));
+        assert_eq!(api.seen("PATCH", "nodes").len(), 2);
+    }
+
+    #[tokio::test]
+    async fn endless_conflicts_come_to_an_end() {
+        let api = FakeApi::start();
+        for _ in 0..CONFLICTS {
+            api.answer_once("PATCH", "nodes", 409);
+        }
+        let said = cordon(&api.cluster(), &attempt(1), &uid()).await;
+        assert!(matches!(said, CordonAnswer::Failed(NodeTrouble::Unreachable(_))), "{said:?}");
+        assert_eq!(api.seen("PATCH", "nodes").len(), CONFLICTS as usize);
+    }
+
+    #[tokio::test]
+    async fn a_node_of_another_uid_is_another_node() {
+        let api = FakeApi::start();
+        let cluster = api.cluster();
+        let other = NodeUid("uid-0".to_owned());
+        assert_eq!(cordon(&cluster, &attempt(1), &other).await, CordonAnswer::OtherNode(uid()));
+        assert!(api.seen("PATCH", "nodes").is_empty());
+        // Registered again between the read and the write.
+        api.meddle(|node| node["metadata"]["uid"] = json!("uid-2"));
+        let said = cordon(&cluster, &attempt(1), &uid()).await;
+        assert_eq!(said, CordonAnswer::OtherNode(NodeUid("uid-2".to_owned())));
+        assert_eq!(left(&cluster).await, (false, None));
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_gone_has_no_cordon() {
+        let api = FakeApi::start();
+        let cluster = api.cluster();
+        api.delete_node();
+        assert_eq!(uncordon(&cluster).await, UncordonAnswer::NoNode);
+        assert_eq!(restore(&cluster).await, Ok(false));
+        let said = cordon(&cluster, &attempt(1), &uid()).await;
+        assert!(matches!(said, CordonAnswer::Failed(NodeTrouble::Missing(_))), "{said:?}");
+    }
+
+    #[tokio::test]
+    async fn a_missing_right_is_told_as_such() {
+        let api = FakeApi::start();
+        leave(&api, true, Some("m"));
+        api.answer_once("PATCH", "nodes", 403);
+        let said = uncordon(&api.cluster()).await;
+        assert!(matches!(said, UncordonAnswer::Failed(NodeTrouble::Forbidden(_))), "{said:?}");
     }
 }

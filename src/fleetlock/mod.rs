@@ -1,5 +1,19 @@
 //! The FleetLock protocol, both sides. Pure.
 
 mod answer;
+mod endpoint;
+mod identity;
+mod reading;
+mod retry_after;
+mod wire;
 
 pub use answer::{ReleaseAnswer, SlotAnswer};
+pub use endpoint::{EndpointError, Operation, check_base_url, endpoint};
+pub use identity::{MachineIdError, zincati_id};
+pub use reading::{read_answer, read_release};
+pub use retry_after::{RETRY_AFTER_MAX, read_retry_after};
+pub use wire::{
+    ATTEMPT_HEADER, BOOT_HEADER, ClientParams, ErrorKind, PROTOCOL_HEADER, PROTOCOL_HEADER_VALUE,
+    REQUEST_BYTES_MAX, RemoteError, Request, RequestError, clean_kind, clean_value, is_group,
+    parse_request,
+};

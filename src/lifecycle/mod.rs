@@ -1,10 +1,18 @@
 //! The heart: one pure function from state, time and event to the next state and its effects.
 
+mod after;
+mod before;
+mod down;
 mod effect;
 mod event;
+mod gates;
+mod heart;
 mod policy;
 mod record;
+mod recover;
 mod state;
+mod step;
+mod verdict;
 mod waiting;
 
 pub use effect::{Effect, Lane};
@@ -19,5 +27,7 @@ pub use record::{
     Attempt, BootMark, Cordon, Core, Denial, Finished, HISTORY_LENGTH, Hold, Outcome, Record, Slot,
     Stage, StageTime,
 };
+pub use recover::start;
 pub use state::{Because, Rehearsed, Run, State, Step, Transition, View, Wake};
+pub use step::step;
 pub use waiting::{HoldOrigin, Waiting};

@@ -86,6 +86,8 @@ pub struct Policy {
     pub drain_deadline: Duration,
     /// What then.
     pub on_deadline: OnDeadline,
+    /// How long a deletion after the deadline may take.
+    pub delete_timeout: Duration,
     /// What if somebody uncordons.
     pub on_foreign_uncordon: OnForeignUncordon,
     /// How long a rehearsal holds good.

@@ -94,28 +94,42 @@ pub struct Run {
     pub pods_may_stay: bool,
     /// The deadline passed and the policy deletes.
     pub deleting: bool,
+    /// When the drain ended.
+    pub drained_at: Duration,
     /// When the slot was last confirmed in this stage.
     pub confirmed: Option<Duration>,
-    /// The host's gates were looked at after the drain.
-    pub inspected: bool,
+    /// The Node was seen schedulable: an old news of the watch, or somebody's doing.
+    pub doubt_cordon: bool,
+    /// What came that turns the attempt back.
+    pub broken: Option<(Because, String)>,
     /// The last look was good.
     pub verified: bool,
     /// The drain was told to stop.
     pub stopping: bool,
-    /// The reboot was asked for, and when.
-    pub reboot_asked: Option<Duration>,
+    /// When the call that reboots was answered, without a refusal.
+    pub reboot_answered: Option<Duration>,
     /// The reboot must be undone: why.
     pub undo: Option<String>,
     /// Undoing failed: why.
     pub undo_failed: Option<String>,
+    /// It is undone.
+    pub undone: bool,
     /// Since when the node has been well without a break.
     pub well_since: Option<Duration>,
-    /// Units and checks were looked at after the settle time.
-    pub last_check_good: bool,
+    /// When units and checks were last looked at.
+    pub checked: Option<Duration>,
+    /// Why the Node could not be written last.
+    pub node_trouble: Option<NodeTrouble>,
     /// The cordon has been lifted, or was not ours.
     pub uncordoned: bool,
-    /// The slot has been released.
-    pub released: bool,
+    /// The host was looked at before a release without an attempt.
+    pub other_client_checked: bool,
+    /// Why the release was not confirmed last: a bounded word and a sentence.
+    pub release_trouble: Option<(String, String)>,
+    /// A request under way was replaced by the release.
+    pub preempted: bool,
+    /// A person's cordon was looked after.
+    pub cordon_restored: bool,
 }
 
 /// A change of stage, for the journal, Events and metrics.

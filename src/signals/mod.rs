@@ -1,3 +1,10 @@
-//! Everything that wakes the agent, one file a source.
+//! Sources of events, one file each. None of them ends, and none of them polls while all is well.
 
+pub mod bus;
+pub mod clock;
+pub mod hold_file;
+pub mod inotify;
+pub mod logind;
 pub mod node;
+pub mod rpm_ostree;
+pub mod unix;

@@ -74,11 +74,7 @@ pub async fn watch(cluster: Cluster, events: Sender<Event>) {
         };
         let trouble = match ended {
             Ended::ReceiverGone => return,
-            Ended::Outdated => {
-                retry.succeeded();
-                continue;
-            }
-            Ended::Trouble(trouble) => trouble,
+            Ended::Over(trouble) => trouble,
         };
         if began.elapsed() >= PROVEN_AFTER {
             retry.succeeded();
@@ -115,29 +111,27 @@ fn lasting(trouble: &NodeTrouble) -> bool {
 enum Ended {
     /// The receiver is gone.
     ReceiverGone,
-    /// The credential changed.
-    Outdated,
-    /// It failed, or (`None`) the watch came to its regular end.
-    Trouble(Option<NodeTrouble>),
+    /// It failed, or (`None`) the credential changed or the watch came to its regular end.
+    Over(Option<NodeTrouble>),
 }
 
 /// One list and one watch.
 async fn session(cluster: &Cluster, teller: &mut Teller) -> Ended {
     let connection = match cluster.connection().await {
         Ok(connection) => connection,
-        Err(trouble) => return Ended::Trouble(Some(trouble)),
+        Err(trouble) => return Ended::Over(Some(trouble)),
     };
     tokio::select! {
         ended = list_and_watch(cluster, &connection, teller) => ended,
-        () = cluster.outdated(&connection) => Ended::Outdated,
+        () = cluster.outdated(&connection) => Ended::Over(None),
     }
 }
 
 async fn list_and_watch(cluster: &Cluster, connection: &Connection, teller: &mut Teller) -> Ended {
-    let failed = |error: kube::Error| Ended::Trouble(Some(Cluster::trouble(&error)));
+    let failed = |error: kube::Error| Ended::Over(Some(cluster.explain(&error)));
     let name = match cluster.node_name().await {
         Ok(name) => name,
-        Err(trouble) => return Ended::Trouble(Some(trouble)),
+        Err(trouble) => return Ended::Over(Some(trouble)),
     };
     let api: Api<Node> = Api::all(connection.client.clone());
     let selector = format!("metadata.name={name}");
@@ -173,7 +167,7 @@ async fn list_and_watch(cluster: &Cluster, connection: &Connection, teller: &mut
                 return failed(kube::Error::Api(status));
             }
             Ok(Some(Err(error))) => return failed(error),
-            Ok(None) | Err(_) => return Ended::Trouble(None),
+            Ok(None) | Err(_) => return Ended::Over(None),
         };
         if told.is_break() {
             return Ended::ReceiverGone;
@@ -235,3 +229,6 @@ impl Teller {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,6 @@ fn settings() -> DrainSettings {
         grace_period: None,
         volume_detach_timeout: Duration::from_secs(5),
         budget_retry: Duration::from_secs(1),
-        delete_timeout: Duration::from_secs(5),
     }
 }
 

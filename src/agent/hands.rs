@@ -1,0 +1,79 @@
+//! Does what the heart asks for, and says how it went.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::Cluster;
+use crate::config::Settings;
+use crate::effects::slot::SlotClient;
+use crate::effects::{boot, cordon, evict, health, host, reboot};
+use crate::lifecycle::{Effect, Event};
+use crate::model::{AttemptId, BootId};
+use crate::signals::bus::Host;
+
+/// Everything that effects are done with. Made anew when the configuration changes.
+#[derive(Debug, Clone)]
+pub(super) struct Hands {
+    pub(super) settings: Arc<Settings>,
+    pub(super) host: Host,
+    pub(super) cluster: Cluster,
+    pub(super) slot: SlotClient,
+    pub(super) boot: BootId,
+    /// The attempt that the effect belongs to.
+    pub(super) attempt: Option<AttemptId>,
+}
+
+impl Hands {
+    /// Does one effect and returns its outcome; `None` for one that has no outcome of its own.
+    pub(super) async fn perform(
+        self,
+        effect: Effect,
+        progress: mpsc::Sender<Event>,
+        stop: CancellationToken,
+    ) -> Option<Event> {
+        let (host, cluster, settings) = (&self.host, &self.cluster, &*self.settings);
+        Some(match effect {
+            Effect::Inspect => {
+                let server = self.slot.server();
+                Event::Inspected(host::inspect(host, &settings.reboot, server.as_deref()).await)
+            }
+            Effect::ReadBoot => Event::BootRead(boot::evidence(host).await),
+            Effect::ReadNode => Event::NodeRead(cordon::read(cluster).await),
+            Effect::Rehearse => Event::Rehearsed(evict::rehearse(cluster, &settings.drain).await),
+            Effect::RequestSlot { attempt } => {
+                let answer = self.slot.request_as(Some(&attempt), Some(&self.boot)).await;
+                Event::SlotAnswered(answer)
+            }
+            Effect::ReleaseSlot => {
+                let attempt = self.attempt.as_ref();
+                let answer = self.slot.release_as(attempt, Some(&self.boot)).await;
+                Event::SlotReleased(answer)
+            }
+            Effect::Cordon { attempt, uid } => {
+                Event::Cordoned(cordon::cordon(cluster, &attempt, &uid).await)
+            }
+            Effect::Drain { attempt: _, within, delete } => {
+                let drain = &settings.drain;
+                Event::DrainEnded(
+                    evict::drain(cluster, drain, within, delete, progress, stop).await,
+                )
+            }
+            Effect::StopDrain => return None,
+            Effect::VerifyEmpty { uid, pods_may_stay } => {
+                Event::Verified(evict::verify(cluster, &settings.drain, &uid, pods_may_stay).await)
+            }
+            Effect::Reboot { attempt, target } => {
+                let message = format!("lockkeeper reboots this node into {target} ({attempt})");
+                Event::RebootAnswered(reboot::reboot(host, &target, &attempt, &message).await)
+            }
+            Effect::UndoReboot { target } => Event::RebootUndone(reboot::undo(host, &target).await),
+            Effect::CheckHealth => {
+                Event::HealthChecked(health::check(host, &settings.health).await)
+            }
+            Effect::Uncordon => Event::Uncordoned(cordon::uncordon(cluster).await),
+            Effect::RestoreCordon => Event::CordonRestored(cordon::restore(cluster).await),
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! What must be there before the first event.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio::sync::{mpsc, watch};
+
+use crate::admin::{AgentLock, Metrics, Notifier, Snapshot};
+use crate::cluster::Cluster;
+use crate::config::Settings;
+use crate::effects::announce::Announcer;
+use crate::effects::boot;
+use crate::effects::slot::{SlotClient, SlotError};
+use crate::effects::store::{Loaded, Store};
+use crate::lifecycle::{self, Record, Start, Step};
+use crate::model::BootId;
+use crate::signals::bus::{Bus, Host};
+use crate::signals::clock;
+
+use super::hands::Hands;
+use super::lanes::Lanes;
+use super::{Agent, Channels, EVENTS_WAITING};
+
+/// Ready to take the first event.
+pub(super) struct Ready {
+    pub(super) agent: Agent,
+    pub(super) first: Step,
+    pub(super) channels: Channels,
+    /// Keeps a second agent away while it lives.
+    pub(super) _lock: AgentLock,
+}
+
+impl Hands {
+    pub(super) fn new(settings: Settings, host: Host, boot: BootId) -> Result<Self, SlotError> {
+        let slot = SlotClient::new(settings.slot.as_ref())?;
+        let cluster = Cluster::new(&settings.node);
+        Ok(Self { settings: Arc::new(settings), host, cluster, slot, boot, attempt: None })
+    }
+}
+
+pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
+    let loaded = crate::config::load(&root)?;
+    let settings = loaded.settings;
+    let lock = AgentLock::take(&settings.agent.run_dir)?;
+    let host = Host::new(Bus::System, root.clone());
+    let mark = boot::mark(&host).await.context("cannot tell which boot this is")?;
+    let kubelet_unit = match boot::kubelet_unit_exists(&host).await {
+        Ok(exists) => exists,
+        Err(error) => {
+            // Taken for a Node: the other way a broken bus would reboot a Node undrained.
+            tracing::warn!(%error, "cannot tell whether there is a kubelet: taken for yes");
+            true
+        }
+    };
+    let store = Store::new(&settings.agent.state_dir);
+    let (record, written, set_aside) = load(&store);
+    let hands = Hands::new(settings, host, mark.id.clone())?;
+    let policy = hands.settings.policy.clone();
+    let start =
+        Start { seed: seed(&mark.id), boot: mark, kubelet_unit, record_set_aside: set_aside };
+    let now = clock::now();
+    let first = lifecycle::start(&policy, record, start, now);
+
+    let (events_in, events) = mpsc::channel(EVENTS_WAITING);
+    let (outcomes_in, outcomes) = mpsc::channel(EVENTS_WAITING);
+    let (orders_in, orders) = mpsc::channel(8);
+    let version = env!("CARGO_PKG_VERSION");
+    let snapshot = Snapshot {
+        state: first.next.clone(),
+        waiting: first.waiting.clone(),
+        wake: first.wake.clone(),
+        at: now,
+        node_name: hands.settings.node.name.clone(),
+        slot_server: hands.slot.server(),
+        version,
+    };
+    let is_node = first.next.is_node(&policy);
+    let announcer = is_node.then(|| Announcer::new(hands.cluster.clone()));
+    let agent = Agent {
+        root,
+        policy,
+        state: first.next.clone(),
+        store,
+        written,
+        write_failed: false,
+        hands,
+        lanes: Lanes::new(outcomes_in, events_in.clone()),
+        snapshots: watch::channel(snapshot).0,
+        metrics: Metrics::new(version),
+        notifier: Notifier::new(),
+        announcer,
+        wake: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
+        awake: false,
+        last_reason: None,
+    };
+    let channels = Channels { events, events_in, outcomes, orders, orders_in };
+    Ok(Ready { agent, first, channels, _lock: lock })
+}
+
+/// The record, what of it is on disk, and why one was set aside.
+fn load(store: &Store) -> (Record, Option<Record>, Option<String>) {
+    match store.load() {
+        Loaded::Fresh => (Record::default(), None, None),
+        Loaded::Read(record) => ((*record).clone(), Some(*record), None),
+        Loaded::SetAside { error, moved_to } => {
+            let why = format!("{:#}", anyhow::Error::from(error));
+            tracing::error!(
+                because = why,
+                moved_to = moved_to.map(|path| path.display().to_string()),
+                "the record cannot be used and was set aside"
+            );
+            (Record::default(), None, Some(why))
+        }
+    }
+}
+
+/// Jitter that differs between hosts and boots, and is the same within one.
+fn seed(boot: &BootId) -> u64 {
+    u64::from_str_radix(&boot.as_str()[..16], 16).unwrap_or(0)
+}

@@ -1,0 +1,113 @@
+//! Whatever a file holds, the answer is settings or errors, and an error has words.
+
+use proptest::prelude::*;
+
+use crate::config::keys::KEYS;
+use crate::config::merge;
+
+use super::host;
+
+/// Loads a text without a file system in between.
+fn load_quickly(text: String) -> Result<merge::Loaded, crate::config::ConfigErrors> {
+    let mut files = crate::config::folder::Files::default();
+    files.texts.push(("a.toml".into(), text));
+    merge::load(files)
+}
+
+/// TOML-like values, right and wrong.
+fn any_value() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("true".to_owned()),
+        Just("\"\"".to_owned()),
+        Just("nan".to_owned()),
+        Just("1979-05-27T07:32:00Z".to_owned()),
+        Just("22:30:00".to_owned()),
+        any::<i64>().prop_map(|n| n.to_string()),
+        any::<f64>().prop_map(|n| format!("{n:e}")),
+        (0_u64..1_000_000, "(ns|ms|s|m|h|d|w|mo|y| )")
+            .prop_map(|(n, unit)| format!("\"{n}{unit}\"")),
+        "\"[a-z:/@.0-9 -]{0,40}\"",
+        "\"https?://[a-z@:/.?#]{0,20}\"",
+        "'''\\PC{0,20}'''",
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        let name = prop_oneof![
+            Just("days"),
+            Just("start"),
+            Just("length"),
+            Just("zone"),
+            Just("name"),
+            Just("slots"),
+            Just("x")
+        ];
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4)
+                .prop_map(|l| format!("[{}]", l.join(", "))),
+            proptest::collection::vec((name, inner), 0..4).prop_map(|fields| {
+                let fields: Vec<String> =
+                    fields.into_iter().map(|(k, v)| format!("{k} = {v}")).collect();
+                format!("{{ {} }}", fields.join(", "))
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_answered(text in "(\\PC|\n|\t){0,200}") {
+        if let Err(errors) = load_quickly(text) {
+            prop_assert!(errors.iter().count() > 0);
+            prop_assert!(errors.iter().all(|error| !error.to_string().contains('\n')));
+        }
+    }
+
+    #[test]
+    fn any_value_of_any_key_is_answered(
+        pairs in proptest::collection::vec((0..KEYS.len(), any_value()), 1..6),
+    ) {
+        let text: String =
+            pairs.iter().map(|(n, value)| format!("{} = {value}\n", KEYS[*n].name)).collect();
+        match load_quickly(text) {
+            // What is shown of a good file is good again, if nothing in it is secret.
+            Ok(loaded) => {
+                let shown: String = loaded
+                    .values
+                    .iter()
+                    .filter_map(|v| v.text.as_ref().map(|text| format!("{} = {text}\n", v.key)))
+                    .collect();
+                if !shown.contains("***") {
+                    let again = load_quickly(shown).map(|again| again.settings);
+                    prop_assert_eq!(again, Ok(loaded.settings));
+                }
+            }
+            Err(errors) => {
+                prop_assert!(errors.iter().all(|error| !error.to_string().contains('\n')));
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_in_a_file_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let root = host(&[("etc/lockkeeper/config.d/a.toml", "")]);
+        let file = root.path().join("etc/lockkeeper/config.d/a.toml");
+        std::fs::write(&file, &bytes).unwrap();
+        if let Err(errors) = crate::config::load(root.path()) {
+            let name = file.display().to_string();
+            prop_assert!(errors.iter().all(|error| error.to_string().starts_with(&name)));
+        }
+    }
+}
+
+#[test]
+fn depth_and_length_are_bounded() {
+    for text in ["windows = ".to_owned() + &"[".repeat(100_000), "a.".repeat(100_000) + "a = 1"] {
+        assert!(load_quickly(text).is_err());
+    }
+    let many: String = (0..10_000).map(|n| format!("key{n} = 1\n")).collect();
+    let errors = load_quickly(many).unwrap_err();
+    assert_eq!(errors.iter().count(), 51);
+    assert_eq!(
+        errors.iter().last().unwrap().to_string(),
+        "a.toml: and more errors than the 50 above"
+    );
+}

@@ -1,0 +1,201 @@
+//! A Zincati on this host that asks a slot server of its own: two would reboot one node.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use crate::signals::bus::Host;
+use crate::signals::bus::systemd::Systemd;
+
+const UNIT: &str = "zincati.service";
+
+/// Where its configuration lies, the stronger behind the weaker: a file of the same name replaces
+/// one of an earlier folder, and files are read in the order of their names.
+const FOLDERS: [&str; 3] =
+    ["/usr/lib/zincati/config.d", "/run/zincati/config.d", "/etc/zincati/config.d"];
+
+/// Largest fragment that is read.
+const FRAGMENT_LENGTH: u64 = 256 * 1024;
+
+/// What Zincati's configuration says about slots.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Updates {
+    enabled: Option<bool>,
+    strategy: Option<String>,
+    base_url: Option<String>,
+}
+
+/// The slot server that an active Zincati asks, if it is not ours.
+///
+/// # Errors
+/// It is active and what it does cannot be read.
+pub(super) async fn other_server(
+    host: &Host,
+    systemd: &Systemd,
+    own_server: Option<&str>,
+) -> Result<Option<String>, String> {
+    let unit = systemd.unit(UNIT).await.map_err(|error| error.text())?;
+    if matches!(unit.active.as_str(), "inactive" | "failed") {
+        return Ok(None);
+    }
+    let mut merged = Updates::default();
+    for file in fragments(host)? {
+        let text = read(&file)?;
+        merge(&mut merged, &text).map_err(|why| format!("{}: {why}", file.display()))?;
+    }
+    Ok(server(merged, own_server))
+}
+
+fn server(updates: Updates, own_server: Option<&str>) -> Option<String> {
+    if updates.enabled == Some(false) || updates.strategy.as_deref() != Some("fleet_lock") {
+        return None;
+    }
+    let url = updates.base_url.unwrap_or_default();
+    let is_own =
+        own_server.is_some_and(|own| own.trim_end_matches('/') == url.trim_end_matches('/'));
+    (!is_own).then(|| super::plain(&url))
+}
+
+/// The fragments in the order in which Zincati reads them.
+fn fragments(host: &Host) -> Result<Vec<PathBuf>, String> {
+    let mut found: BTreeMap<OsString, PathBuf> = BTreeMap::new();
+    for folder in FOLDERS {
+        let folder = host.path(folder);
+        let entries = match folder.read_dir() {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(format!("{}: {error}", folder.display())),
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| format!("{}: {error}", folder.display()))?;
+            let name = entry.file_name();
+            let bytes = name.as_encoded_bytes();
+            if bytes.ends_with(b".toml") && !bytes.starts_with(b".") {
+                found.insert(name, entry.path());
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// A fragment's text. Devices and the like count as empty: a link to /dev/null masks a fragment.
+fn read(file: &PathBuf) -> Result<String, String> {
+    let failed = |error| format!("{}: {error}", file.display());
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Ok(String::new());
+    }
+    if metadata.len() > FRAGMENT_LENGTH {
+        return Err(format!("{}: larger than {FRAGMENT_LENGTH} bytes", file.display()));
+    }
+    std::fs::read_to_string(file).map_err(failed)
+}
+
+/// Later fragments win, key by key.
+fn merge(merged: &mut Updates, text: &str) -> Result<(), String> {
+    let table: toml::Table =
+        text.parse().map_err(|error: toml::de::Error| format!("no TOML: {}", error.message()))?;
+    let Some(updates) = table.get("updates") else { return Ok(()) };
+    let odd = |key: &str| format!("{key} is of another type than Zincati's");
+    let updates = updates.as_table().ok_or_else(|| odd("updates"))?;
+    if let Some(enabled) = updates.get("enabled") {
+        merged.enabled = Some(enabled.as_bool().ok_or_else(|| odd("updates.enabled"))?);
+    }
+    if let Some(strategy) = updates.get("strategy") {
+        let text = strategy.as_str().ok_or_else(|| odd("updates.strategy"))?;
+        merged.strategy = Some(text.to_owned());
+    }
+    if let Some(fleet_lock) = updates.get("fleet_lock") {
+        let table = fleet_lock.as_table().ok_or_else(|| odd("updates.fleet_lock"))?;
+        if let Some(url) = table.get("base_url") {
+            let text = url.as_str().ok_or_else(|| odd("updates.fleet_lock.base_url"))?;
+            merged.base_url = Some(text.to_owned());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs;
+
+    use super::*;
+    use crate::signals::bus::Bus;
+
+    fn merged(files: &[(&str, &str)], own: Option<&str>) -> Result<Option<String>, String> {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            if *text == "masked" {
+                std::os::unix::fs::symlink("/dev/null", path).unwrap();
+            } else {
+                fs::write(path, text).unwrap();
+            }
+        }
+        let host = Host::new(Bus::System, root.path());
+        let mut merged = Updates::default();
+        for file in fragments(&host)? {
+            merge(&mut merged, &read(&file)?)?;
+        }
+        Ok(server(merged, own))
+    }
+
+    const LOCK: &str = "[updates]\nstrategy = \"fleet_lock\"\n\
+                        [updates.fleet_lock]\nbase_url = \"http://192.0.2.1/\"\n";
+
+    #[test]
+    fn the_last_word_counts() {
+        let other = Ok(Some("http://192.0.2.1/".to_owned()));
+        let table: [(&[(&str, &str)], Option<&str>, Result<Option<String>, String>); 8] = [
+            (&[], None, Ok(None)),
+            (&[("etc/zincati/config.d/50-a.toml", LOCK)], None, other.clone()),
+            (&[("etc/zincati/config.d/50-a.toml", LOCK)], Some("http://192.0.2.1"), Ok(None)),
+            (&[("etc/zincati/config.d/50-a.yaml", LOCK)], None, Ok(None)),
+            (
+                &[
+                    ("usr/lib/zincati/config.d/50-a.toml", LOCK),
+                    ("etc/zincati/config.d/50-a.toml", "masked"),
+                ],
+                None,
+                Ok(None),
+            ),
+            (
+                &[
+                    ("etc/zincati/config.d/50-a.toml", LOCK),
+                    ("run/zincati/config.d/90-b.toml", "[updates]\nstrategy = \"immediate\"\n"),
+                ],
+                None,
+                Ok(None),
+            ),
+            (
+                &[
+                    ("etc/zincati/config.d/90-off.toml", "[updates]\nenabled = false\n"),
+                    ("usr/lib/zincati/config.d/50-a.toml", LOCK),
+                ],
+                None,
+                Ok(None),
+            ),
+            (
+                &[
+                    ("etc/zincati/config.d/50-a.toml", "[updates]\nenabled = \"no\"\n"),
+                    ("run/zincati/config.d/50-a.toml", LOCK),
+                ],
+                None,
+                Err("updates.enabled is of another type than Zincati's".to_owned()),
+            ),
+        ];
+        for (files, own, expected) in table {
+            assert_eq!(merged(files, own), expected, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn broken_fragments_are_named() {
+        let error = merged(&[("etc/zincati/config.d/50-a.toml", "[updates")], None).unwrap_err();
+        assert!(error.starts_with("no TOML: "), "{error}");
+    }
+}

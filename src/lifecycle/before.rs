@@ -1,0 +1,145 @@
+//! Before the node is touched: idle, waiting, requesting.
+
+use super::effect::{Effect, Lane};
+use super::event::NodeView;
+use super::gates::Shut;
+use super::heart::{Heart, Verdict};
+use super::record::{Cordon, Outcome, Slot, Stage};
+use super::state::Because;
+use super::waiting::Waiting;
+use crate::fleetlock::SlotAnswer;
+
+impl Heart<'_> {
+    pub(super) fn idle(&mut self) -> Verdict {
+        self.release_once_more();
+        match self.target() {
+            Err(unknown) => Verdict::Wait(unknown),
+            Ok(None) => Verdict::Wait(Waiting::NoUpdate),
+            Ok(Some(target)) => {
+                self.begin_attempt(target);
+                Verdict::Go(Stage::Waiting, Because::UpdateSeen, None)
+            }
+        }
+    }
+
+    pub(super) fn waiting(&mut self) -> Verdict {
+        self.release_once_more();
+        if let Some(verdict) = self.follow_target() {
+            return verdict;
+        }
+        if self.state.in_flight.contains(&Lane::Slot) {
+            // The release of a lost answer must not overtake the next request.
+            return Verdict::Wait(Waiting::ReleasingSlot);
+        }
+        match self.gates_before() {
+            Ok(()) => Verdict::Go(Stage::Requesting, Because::GatesOpen, None),
+            Err(shut) => Verdict::Wait(shut.reason()),
+        }
+    }
+
+    pub(super) fn requesting(&mut self) -> Verdict {
+        if let Slot::Held { .. } = self.state.record.core.slot {
+            let verdict = Verdict::Go(Stage::Draining, Because::Granted, None);
+            let record = &mut self.state.record;
+            record.drain_began = Some(self.now.since_boot.as_secs());
+            return verdict;
+        }
+        if let Some(verdict) = self.follow_target() {
+            return verdict;
+        }
+        match self.gates_before() {
+            Ok(()) => {}
+            Err(Shut::Asking(reason)) => return Verdict::Wait(reason),
+            Err(Shut::Closed(reason)) if reason == Waiting::ShuttingDown => {
+                return Verdict::Wait(reason);
+            }
+            Err(Shut::Strictly(reason) | Shut::Closed(reason)) => {
+                let text = reason.to_string();
+                self.ending(Outcome::Yielded, Some(text.clone()));
+                return Verdict::Go(Stage::Yielding, Because::GateClosed, Some(text));
+            }
+        }
+        if self.is_node() && !self.state.run.node_read {
+            self.launch(Effect::ReadNode);
+            return Verdict::Wait(Waiting::NodeUnknown);
+        }
+        let Some(attempt) = self.attempt_id() else {
+            return Verdict::Go(Stage::Releasing, Because::UpdateWithdrawn, None);
+        };
+        if self.launch(Effect::RequestSlot { attempt }) {
+            self.state.record.core.slot = Slot::Asked;
+            self.state.view.slot_answer = None;
+        }
+        Verdict::Wait(self.slot_reason())
+    }
+
+    /// Why the slot is not there yet.
+    pub(super) fn slot_reason(&self) -> Waiting {
+        match &self.state.view.slot_answer {
+            None | Some(SlotAnswer::Granted) => Waiting::SlotAsked,
+            Some(SlotAnswer::Denied { kind, value, .. }) => {
+                Waiting::SlotDenied { kind: kind.clone(), value: value.clone() }
+            }
+            Some(SlotAnswer::Pending { value, .. }) => Waiting::SlotPending(value.clone()),
+            Some(SlotAnswer::Failed { kind, error, .. }) => {
+                Waiting::SlotFailed { kind: kind.clone(), error: error.clone() }
+            }
+        }
+    }
+
+    /// What the Node says of itself is kept before the slot is asked for: some slot servers cordon
+    /// by themselves, and a person's cordon must be told apart from theirs.
+    pub(super) fn note_node(&mut self, node: &NodeView) {
+        let record = &mut self.state.record;
+        record.node_uid = Some(node.uid.clone());
+        record.core.cordon = match (node.unschedulable, &node.mark) {
+            (true, None) => Cordon::Foreign,
+            (true, Some(_)) => Cordon::Ours,
+            (false, _) => Cordon::None,
+        };
+        self.state.run.node_read = true;
+    }
+
+    /// The attempt follows what the update system would boot: replaced by a newer update it goes
+    /// on with that; withdrawn it ends.
+    pub(super) fn follow_target(&mut self) -> Option<Verdict> {
+        let target = match self.target() {
+            Ok(Some(target)) => target,
+            Ok(None) => {
+                self.ending(Outcome::Withdrawn, None);
+                let back = match self.state.record.core.stage {
+                    Stage::Waiting => Stage::Idle,
+                    Stage::Idle
+                    | Stage::Requesting
+                    | Stage::Draining
+                    | Stage::Rebooting
+                    | Stage::Settling
+                    | Stage::Stuck
+                    | Stage::Uncordoning
+                    | Stage::Yielding
+                    | Stage::Releasing
+                    | Stage::Halted => Stage::Yielding,
+                };
+                return Some(Verdict::Go(back, Because::UpdateWithdrawn, None));
+            }
+            Err(unknown) => return Some(Verdict::Wait(unknown)),
+        };
+        if let Some(attempt) = &mut self.state.record.core.attempt {
+            attempt.target = target;
+            return None;
+        }
+        self.begin_attempt(target);
+        None
+    }
+
+    /// A server that was told to hold a request may have granted it after our release: where an
+    /// answer was lost, the slot is released once more when that request must have ended.
+    fn release_once_more(&mut self) {
+        let Some(at) = self.state.record.release_again else { return };
+        if at > self.now.wall {
+            self.wake_at_wall(at, "release once more after a lost answer");
+            return;
+        }
+        self.launch(Effect::ReleaseSlot);
+    }
+}

@@ -1,0 +1,214 @@
+//! What must be open before the slot is asked for, and again before the reboot.
+
+use std::time::Duration;
+
+use crate::schedule::Openness;
+
+use super::effect::Effect;
+use super::event::HostView;
+use super::heart::Heart;
+use super::policy::{OnDeadline, OnUsers, Policy, SlotPolicy};
+use super::state::{Rehearsed, State};
+use super::waiting::{HoldOrigin, Waiting};
+
+/// How old a look at the host may be when the slot is asked for.
+const HOST_FRESH: Duration = Duration::from_secs(60);
+
+/// A gate that is not open.
+#[derive(Debug)]
+pub(super) enum Shut {
+    /// Not known yet: an effect is finding out.
+    Asking(Waiting),
+    /// Closed.
+    Closed(Waiting),
+    /// Closed by a person or the calendar: giving way at once is what they want.
+    Strictly(Waiting),
+}
+
+impl Shut {
+    pub(super) fn reason(self) -> Waiting {
+        match self {
+            Self::Asking(reason) | Self::Closed(reason) | Self::Strictly(reason) => reason,
+        }
+    }
+}
+
+/// A person's hold, wherever it was set.
+pub(super) fn hold(state: &State) -> Option<Waiting> {
+    if let Some(hold) = &state.record.hold {
+        return Some(Waiting::Held { origin: HoldOrigin::Command, reason: hold.reason.clone() });
+    }
+    if let Some(reason) = &state.view.hold_file {
+        return Some(Waiting::Held { origin: HoldOrigin::File, reason: reason.clone() });
+    }
+    match &state.view.node {
+        Some(Ok(node)) => node
+            .hold
+            .as_ref()
+            .map(|reason| Waiting::Held { origin: HoldOrigin::Annotation, reason: reason.clone() }),
+        Some(Err(_)) | None => None,
+    }
+}
+
+/// The gates that only the host can tell. The first closed one speaks.
+pub(super) fn host_gate(policy: &Policy, host: &HostView) -> Option<Waiting> {
+    if !host.unreadable.is_empty() {
+        return Some(Waiting::HostUnreadable(host.unreadable.clone()));
+    }
+    if host.preparing_for_shutdown {
+        return Some(Waiting::ShuttingDown);
+    }
+    if let Some(server) = &host.other_lock_client {
+        return Some(Waiting::OtherLockClient(server.clone()));
+    }
+    if host.legacy_lock {
+        return Some(Waiting::LegacyLock);
+    }
+    if !host.finalize_unit_active {
+        return Some(Waiting::FinalizeUnitInactive);
+    }
+    if let Some(free) = host.boot_free.filter(|free| *free < policy.boot_free) {
+        return Some(Waiting::BootFull { free, needed: policy.boot_free });
+    }
+    if !policy.windows.is_empty() && !host.clock_synchronised {
+        return Some(Waiting::ClockNotSynchronised);
+    }
+    if !host.inhibitors.is_empty() {
+        return Some(Waiting::Inhibited(host.inhibitors.clone()));
+    }
+    if policy.users == OnUsers::Wait && !host.users.is_empty() {
+        return Some(Waiting::UsersLoggedIn(host.users.clone()));
+    }
+    None
+}
+
+impl Heart<'_> {
+    /// The gates before the slot is asked for; the cheap ones first, so that a node that is held
+    /// or outside its window looks at nothing.
+    pub(super) fn gates_before(&mut self) -> Result<(), Shut> {
+        let needs = self.policy.drain_deadline + self.policy.reboot_estimate;
+        self.standing_gates(needs)?;
+        if let Some(until) = self.state.record.backoff_until.filter(|at| *at > self.now.wall) {
+            self.wake_at_wall(until, "the back-off ends");
+            return Err(Shut::Closed(Waiting::BackingOff { until }));
+        }
+        if !self.passed(Duration::ZERO, self.policy.minimum_uptime, "up long enough") {
+            return Err(Shut::Closed(Waiting::MinimumUptime));
+        }
+        if self.is_node() {
+            self.node().map_err(Shut::Closed)?;
+        }
+        self.host_gates()?;
+        self.rehearsal_gate()
+    }
+
+    /// The gates that need no look at anything: people, the configuration, the calendar.
+    pub(super) fn standing_gates(&mut self, needs: Duration) -> Result<(), Shut> {
+        if let Some(held) = hold(&self.state) {
+            return Err(Shut::Strictly(held));
+        }
+        match self.policy.slot {
+            SlotPolicy::Unset => return Err(Shut::Strictly(Waiting::NoSlotBackend)),
+            SlotPolicy::None { only_node: false } if self.is_node() => {
+                return Err(Shut::Strictly(Waiting::OnlyNodeNotConfirmed));
+            }
+            SlotPolicy::None { .. } | SlotPolicy::Server => {}
+        }
+        if let Some(attempt) = &self.state.record.core.attempt {
+            let target = &attempt.target;
+            if let Some(denial) = self.state.record.denied.get(&target.identity) {
+                return Err(Shut::Strictly(Waiting::TargetDenied {
+                    target: target.clone(),
+                    because: denial.because.clone(),
+                }));
+            }
+            let tries = self.state.record.tries.get(&target.identity).copied().unwrap_or(0);
+            if tries >= self.policy.attempt_limit {
+                return Err(Shut::Strictly(Waiting::AttemptLimit { tries }));
+            }
+        }
+        if self.state.view.preparing_for_shutdown {
+            return Err(Shut::Closed(Waiting::ShuttingDown));
+        }
+        match self.policy.windows.openness(self.now.wall, needs) {
+            Openness::Open { .. } => Ok(()),
+            Openness::Closed { opens, too_short } => {
+                if let Some(opens) = opens {
+                    self.wake_at_wall(opens, "a window opens");
+                }
+                Err(Shut::Strictly(Waiting::WindowClosed { opens, too_short }))
+            }
+        }
+    }
+
+    /// The host's gates, looked at not longer ago than [`HOST_FRESH`].
+    pub(super) fn host_gates(&mut self) -> Result<(), Shut> {
+        let known = self.state.view.host.as_ref();
+        let known = known.map(|(host, at)| (host_gate(self.policy, host), *at));
+        let (closed, stale) = match known {
+            Some((closed, at)) => (closed, self.passed(at, HOST_FRESH, "look at the host again")),
+            None => (None, true),
+        };
+        if stale {
+            self.launch(Effect::Inspect);
+        }
+        match closed {
+            Some(reason) => Err(Shut::Closed(reason)),
+            None if stale => Err(Shut::Asking(Waiting::HostUnknown)),
+            None => Ok(()),
+        }
+    }
+
+    /// The rehearsal: held where there are pods, good for a while, then held again.
+    fn rehearsal_gate(&mut self) -> Result<(), Shut> {
+        if !self.is_node() {
+            return Ok(());
+        }
+        let every = self.policy.rehearsal_every;
+        let known = self.state.view.rehearsal.clone();
+        let due = match &known {
+            // It rests by its lane, so that a server that is back is asked soon.
+            Some((Rehearsed::Failed(_), _)) => true,
+            Some((Rehearsed::Passes | Rehearsed::Blocked(_), at)) => {
+                self.passed(*at, every, "rehearse again")
+            }
+            None => true,
+        };
+        if due {
+            self.launch(Effect::Rehearse);
+        }
+        match known {
+            Some((Rehearsed::Passes, _)) if !due => Ok(()),
+            Some((Rehearsed::Blocked(_), _)) if self.budgets_only_inform() && !due => Ok(()),
+            Some((Rehearsed::Blocked(obstacles), _)) => {
+                Err(Shut::Closed(Waiting::DrainWouldBlock(obstacles)))
+            }
+            Some((Rehearsed::Failed(trouble), _)) => Err(Shut::Closed(Waiting::Node(trouble))),
+            Some((Rehearsed::Passes, _)) | None => Err(Shut::Asking(Waiting::Rehearsing)),
+        }
+    }
+
+    /// Under the policies that end a drain by force, a budget that refuses only informs. What the
+    /// configuration refuses and what the agent has no right to is never forced.
+    fn budgets_only_inform(&self) -> bool {
+        use crate::drain::ObstacleKind;
+        let forced = match self.policy.on_deadline {
+            OnDeadline::Yield => false,
+            OnDeadline::Delete | OnDeadline::Reboot => true,
+        };
+        forced
+            && match &self.state.view.rehearsal {
+                Some((Rehearsed::Blocked(obstacles), _)) => {
+                    obstacles.iter().all(|obstacle| match obstacle.kind {
+                        ObstacleKind::Budget { .. }
+                        | ObstacleKind::SeveralBudgets { .. }
+                        | ObstacleKind::Terminating
+                        | ObstacleKind::Present
+                        | ObstacleKind::Api { .. } => true,
+                        ObstacleKind::Refused { .. } | ObstacleKind::Forbidden { .. } => false,
+                    })
+                }
+                Some((Rehearsed::Passes | Rehearsed::Failed(_), _)) | None => true,
+            }
+    }
+}

@@ -1,0 +1,325 @@
+//! The working hand of a step: the state being changed, and what the step will ask for.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::model::{AttemptId, Now, Target};
+use crate::schedule::{backoff, jittered};
+
+use super::effect::{Effect, Lane};
+use super::event::{NodeTrouble, NodeView};
+use super::policy::{KubernetesPolicy, Policy};
+use super::record::{Attempt, Finished, HISTORY_LENGTH, Outcome, Stage, StageTime};
+use super::state::{Because, Run, State, Step, Transition, Wake};
+use super::waiting::Waiting;
+
+/// Stages that one event may pass through at most; the longest real path is five.
+const STAGES_PER_STEP: usize = 16;
+
+/// First and longest delay before a failed effect is tried again.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// What a stage decides: stay for a reason, or go on.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// Nothing more to do until an event comes.
+    Wait(Waiting),
+    /// On to another stage.
+    Go(Stage, Because, Option<String>),
+}
+
+/// One step under way.
+#[derive(Debug)]
+pub(super) struct Heart<'a> {
+    pub(super) policy: &'a Policy,
+    pub(super) now: Now,
+    pub(super) state: State,
+    pub(super) effects: Vec<Effect>,
+    transitions: Vec<Transition>,
+    wake: Option<Wake>,
+}
+
+impl<'a> Heart<'a> {
+    pub(super) fn new(policy: &'a Policy, state: State, now: Now) -> Self {
+        Self { policy, now, state, effects: Vec::new(), transitions: Vec::new(), wake: None }
+    }
+
+    /// Lets every stage decide until one waits.
+    pub(super) fn decide(mut self) -> Step {
+        let mut waiting = Waiting::HostUnknown;
+        for _ in 0..STAGES_PER_STEP {
+            match self.stage() {
+                Verdict::Wait(reason) => {
+                    waiting = reason;
+                    break;
+                }
+                Verdict::Go(stage, because, detail) => self.go(stage, because, detail),
+            }
+        }
+        if let (Some(why), true) = (&self.state.unwritable, self.stage_needs_record()) {
+            waiting = Waiting::RecordUnwritable(why.clone());
+        }
+        let code = waiting.code();
+        if self.state.waiting_since.is_none_or(|(before, _)| before != code) {
+            self.state.waiting_since = Some((code, self.now.wall));
+        }
+        Step {
+            next: self.state,
+            effects: self.effects,
+            transitions: self.transitions,
+            waiting,
+            wake: self.wake,
+        }
+    }
+
+    fn stage(&mut self) -> Verdict {
+        match self.state.record.core.stage {
+            Stage::Idle => self.idle(),
+            Stage::Waiting => self.waiting(),
+            Stage::Requesting => self.requesting(),
+            Stage::Draining => self.draining(),
+            Stage::Rebooting => self.rebooting(),
+            Stage::Settling => self.settling(),
+            Stage::Stuck => self.stuck(),
+            Stage::Uncordoning => self.uncordoning(),
+            Stage::Yielding => self.yielding(),
+            Stage::Releasing => self.releasing(),
+            Stage::Halted => self.halted(),
+        }
+    }
+
+    /// Stages whose next effect needs the record on disk.
+    fn stage_needs_record(&self) -> bool {
+        matches!(
+            self.state.record.core.stage,
+            Stage::Waiting | Stage::Requesting | Stage::Draining | Stage::Rebooting
+        )
+    }
+
+    // === Going on ===
+
+    /// Enters a stage: the record says so, and what was under way there before is forgotten.
+    pub(super) fn go(&mut self, to: Stage, because: Because, detail: Option<String>) {
+        let from = self.state.record.core.stage;
+        let outcome = if to == Stage::Idle { self.state.record.ending } else { None };
+        let attempt = self.state.record.core.attempt.as_ref();
+        self.transitions.push(Transition {
+            from,
+            to,
+            because,
+            detail,
+            attempt: attempt.map(|a| a.id.clone()),
+            target: attempt.map(|a| a.target.clone()),
+            outcome,
+        });
+        self.state.record.core.stage = to;
+        self.state.run = Run { began: self.now.since_boot, ..Run::default() };
+        if from == Stage::Requesting && to == Stage::Draining {
+            self.state.run.confirmed = Some(self.now.since_boot);
+        }
+        let stages = &mut self.state.record.stages;
+        stages.push(StageTime { stage: to, since: self.now.wall });
+        if to == Stage::Idle {
+            self.end_attempt();
+        }
+    }
+
+    /// Begins an attempt at `target`.
+    pub(super) fn begin_attempt(&mut self, target: Target) {
+        let record = &mut self.state.record;
+        record.attempts = record.attempts.saturating_add(1);
+        record.core.attempt = Some(Attempt {
+            id: AttemptId::new(&self.state.boot.id, record.attempts),
+            target,
+            boot_before: None,
+            booted_before: None,
+        });
+        record.stages = Vec::new();
+        record.ending = None;
+        record.ending_detail = None;
+        record.drain_began = None;
+    }
+
+    fn end_attempt(&mut self) {
+        let record = &mut self.state.record;
+        let stages = std::mem::take(&mut record.stages);
+        let outcome = record.ending.take();
+        let detail = record.ending_detail.take();
+        record.drain_began = None;
+        record.node_uid = None;
+        let (Some(attempt), Some(outcome)) = (record.core.attempt.take(), outcome) else {
+            return;
+        };
+        if outcome == Outcome::Updated {
+            record.tries.remove(&attempt.target.identity);
+            record.yields = 0;
+            record.backoff_until = None;
+        }
+        if record.history.len() >= HISTORY_LENGTH {
+            record.history.remove(0);
+        }
+        record.history.push(Finished {
+            attempt: attempt.id,
+            target: attempt.target,
+            outcome,
+            detail,
+            stages,
+            ended: self.now.wall,
+        });
+    }
+
+    /// Says how the attempt will end, unless that was said before.
+    pub(super) fn ending(&mut self, outcome: Outcome, detail: Option<String>) {
+        let record = &mut self.state.record;
+        if record.ending.is_none() {
+            record.ending = Some(outcome);
+            record.ending_detail = detail;
+        }
+    }
+
+    /// No new request for a while; the while doubles with each attempt that is given up.
+    pub(super) fn back_off(&mut self) {
+        let record = &mut self.state.record;
+        let base = backoff(self.policy.backoff_first, self.policy.backoff_max, record.yields);
+        let delay = jittered(base, self.state.seed, u64::from(record.yields));
+        record.yields = record.yields.saturating_add(1);
+        record.backoff_until = Some(later(self.now.wall, delay));
+    }
+
+    // === Effects ===
+
+    /// Asks for an effect, unless its lane is busy or rests, or the record cannot be written.
+    /// `true` if it was asked for now.
+    pub(super) fn launch(&mut self, effect: Effect) -> bool {
+        let lane = effect.lane();
+        if self.state.in_flight.contains(&lane) {
+            return false;
+        }
+        if effect.needs_record() && self.state.unwritable.is_some() {
+            return false;
+        }
+        if let Some(at) = self.state.not_before.get(&lane).copied() {
+            if at > self.now.since_boot {
+                self.wake_at(at, "try again");
+                return false;
+            }
+            self.state.not_before.remove(&lane);
+        }
+        self.state.in_flight.insert(lane);
+        self.effects.push(effect);
+        true
+    }
+
+    /// An effect of this lane has ended well.
+    pub(super) fn lane_ok(&mut self, lane: Lane) {
+        self.state.in_flight.remove(&lane);
+        self.state.failures.remove(&lane);
+        self.state.not_before.remove(&lane);
+    }
+
+    /// An effect of this lane has failed: it rests, longer each time.
+    pub(super) fn lane_failed(&mut self, lane: Lane, at_least: Option<Duration>) {
+        self.state.in_flight.remove(&lane);
+        let failures = self.state.failures.entry(lane).or_insert(0);
+        let base = backoff(RETRY_FIRST, RETRY_MAX, *failures);
+        *failures = failures.saturating_add(1);
+        let salt = u64::from(*failures);
+        let delay = jittered(base, self.state.seed, salt).max(at_least.unwrap_or_default());
+        self.state.not_before.insert(lane, self.now.since_boot + delay);
+    }
+
+    /// The lane rests for about this long, without having failed.
+    pub(super) fn lane_rests(&mut self, lane: Lane, delay: Duration) {
+        self.state.in_flight.remove(&lane);
+        let salt = self.now.since_boot.as_secs();
+        let delay = jittered(delay, self.state.seed, salt);
+        self.state.not_before.insert(lane, self.now.since_boot + delay);
+    }
+
+    // === Time ===
+
+    /// Wakes the agent at this time of `CLOCK_BOOTTIME`, unless it is woken earlier.
+    pub(super) fn wake_at(&mut self, at: Duration, reason: &'static str) {
+        let after = at.saturating_sub(self.now.since_boot);
+        if self.wake.as_ref().is_none_or(|wake| after < wake.after) {
+            self.wake = Some(Wake { after, reason });
+        }
+    }
+
+    /// Wakes the agent at this wall time; a clock that is set wakes it by itself.
+    pub(super) fn wake_at_wall(&mut self, at: Timestamp, reason: &'static str) {
+        let after = Duration::try_from(at.duration_since(self.now.wall)).unwrap_or_default();
+        self.wake_at(self.now.since_boot + after, reason);
+    }
+
+    /// Whether `length` has passed since `began`; if not, the agent is woken when it has.
+    pub(super) fn passed(&mut self, began: Duration, length: Duration, why: &'static str) -> bool {
+        let at = began.saturating_add(length);
+        if at <= self.now.since_boot {
+            return true;
+        }
+        self.wake_at(at, why);
+        false
+    }
+
+    // === Views ===
+
+    /// Whether there is a Node to cordon and drain.
+    pub(super) fn is_node(&self) -> bool {
+        self.state.is_node(self.policy)
+    }
+
+    /// The own Node, or why it cannot be seen.
+    pub(super) fn node(&self) -> Result<&NodeView, Waiting> {
+        match &self.state.view.node {
+            None => Err(Waiting::NodeUnknown),
+            Some(Err(trouble)) => Err(Waiting::Node(trouble.clone())),
+            Some(Ok(view)) => Ok(view),
+        }
+    }
+
+    /// What the update system would boot into, if it is known.
+    pub(super) fn target(&self) -> Result<Option<Target>, Waiting> {
+        match &self.state.view.system {
+            Some(system) => Ok(system.target()),
+            None => Err(Waiting::SystemUnknown(self.state.view.system_trouble.clone())),
+        }
+    }
+
+    pub(super) fn attempt_id(&self) -> Option<AttemptId> {
+        self.state.record.core.attempt.as_ref().map(|attempt| attempt.id.clone())
+    }
+}
+
+impl State {
+    /// Whether this host is a Kubernetes Node. One that was seen as a Node stays one, whatever
+    /// becomes of its kubelet unit or its credential.
+    pub fn is_node(&self, policy: &Policy) -> bool {
+        match policy.kubernetes {
+            KubernetesPolicy::Required => true,
+            KubernetesPolicy::None => false,
+            KubernetesPolicy::Auto => self.kubelet_unit || self.record.seen_as_node,
+        }
+    }
+}
+
+/// Whether asking again can help: everything but a missing right or object is transient, and those
+/// are asked again too, only slower.
+pub(super) fn trouble_rest(trouble: &NodeTrouble) -> Option<Duration> {
+    match trouble {
+        NodeTrouble::NoCredential(_) | NodeTrouble::Forbidden(_) | NodeTrouble::Missing(_) => {
+            Some(Duration::from_secs(15))
+        }
+        NodeTrouble::Refused(_) | NodeTrouble::Unreachable(_) => None,
+    }
+}
+
+/// `at + delay`, at the end of time if it does not fit.
+pub(super) fn later(at: Timestamp, delay: Duration) -> Timestamp {
+    jiff::SignedDuration::try_from(delay)
+        .ok()
+        .and_then(|delay| at.checked_add(delay).ok())
+        .unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,52 @@
+//! Where an agent begins that was restarted, or whose host was.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::Now;
+
+use super::event::Start;
+use super::heart::Heart;
+use super::policy::Policy;
+use super::record::{Record, Slot, Stage};
+use super::state::{Because, Run, State, Step, View};
+
+/// The first step of a process: from the record and the boot that runs to a stage.
+///
+/// After a boot every way to uncordon or release goes through settling, whatever the record says;
+/// within one boot the stage goes on where it was, with its effects asked for again.
+pub fn start(policy: &Policy, record: Record, start: Start, now: Now) -> Step {
+    let before = record.core.boot.clone();
+    let known = before.is_some() && start.record_set_aside.is_none();
+    let same_boot = known && before.as_ref() == Some(&start.boot);
+    let mut state = State {
+        record,
+        boot: start.boot.clone(),
+        kubelet_unit: start.kubelet_unit,
+        seed: start.seed,
+        view: View::default(),
+        run: Run { began: now.since_boot, ..Run::default() },
+        in_flight: BTreeSet::new(),
+        not_before: BTreeMap::new(),
+        failures: BTreeMap::new(),
+        unwritable: None,
+        waiting_since: None,
+    };
+    state.record.core.boot = Some(start.boot);
+    if same_boot && state.record.core.stage == Stage::Rebooting {
+        state.run.undo = Some("the agent was restarted between request and reboot".to_owned());
+    }
+    let mut heart = Heart::new(policy, state, now);
+    let halted = heart.state.record.core.stage == Stage::Halted;
+    let stays_halted = known && halted;
+    if !same_boot && !stays_halted {
+        if heart.state.record.core.slot == Slot::None {
+            // One from before this record, or of another tool under the same id, is released too.
+            heart.state.record.core.slot = Slot::Asked;
+        }
+        heart.state.record.ending = None;
+        heart.state.record.ending_detail = None;
+        let because = if known { Because::NewBoot } else { Because::NoRecord };
+        heart.go(Stage::Settling, because, start.record_set_aside);
+    }
+    heart.decide()
+}

@@ -1,0 +1,381 @@
+//! One event in, one step out.
+
+use std::time::Duration;
+
+use crate::fleetlock::{ReleaseAnswer, SlotAnswer};
+use crate::model::Now;
+
+use super::effect::Lane;
+use super::event::{
+    Command, CordonAnswer, DrainEnd, Event, NodeTrouble, NodeView, RebootAnswer, Rehearsal,
+    UncordonAnswer, Verification,
+};
+use super::heart::{Heart, later};
+use super::policy::Policy;
+use super::record::{Cordon, Hold, Slot, Stage};
+use super::state::{Because, Rehearsed, State, Step};
+
+/// How soon a slot server that is at work is asked again.
+const PENDING_RETRY: Duration = Duration::from_secs(5);
+
+/// The longest `Retry-After` that is obeyed, so that a server cannot stop a node for good.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+
+/// The heart: what follows from this event. Nothing is read, written or waited for.
+pub fn step(policy: &Policy, state: &State, now: Now, event: Event) -> Step {
+    let mut heart = Heart::new(policy, state.clone(), now);
+    heart.absorb(event);
+    heart.decide()
+}
+
+impl Heart<'_> {
+    fn absorb(&mut self, event: Event) {
+        let at = self.now.since_boot;
+        match event {
+            Event::Woke | Event::ClockSet | Event::PolicyChanged => {}
+            Event::HostChanged => self.state.view.host = None,
+            Event::System(system) => {
+                self.state.view.system = Some(system);
+                self.state.view.system_trouble = None;
+            }
+            Event::SystemUnreadable(why) => self.state.view.system_trouble = Some(why),
+            Event::Node(node) => self.saw_node(node, false),
+            Event::NodeTrouble(trouble) => self.state.view.node = Some(Err(trouble)),
+            Event::HoldFile(text) => self.state.view.hold_file = text,
+            Event::PreparingForShutdown(going) => self.shutdown(going),
+            Event::Person(command) => self.person(command),
+            Event::RecordUnwritable(why) => self.state.unwritable = Some(why),
+            Event::RecordWritten => self.state.unwritable = None,
+            Event::NotDone(lane) => {
+                self.state.in_flight.remove(&lane);
+            }
+            Event::Inspected(host) => {
+                self.lane_ok(Lane::Host);
+                self.state.view.host = Some((host, at));
+                self.state.run.other_client_checked = true;
+            }
+            Event::BootRead(evidence) => {
+                self.lane_ok(Lane::Boot);
+                self.state.view.evidence = Some(evidence);
+            }
+            Event::NodeRead(answer) => self.read_node(answer),
+            Event::Rehearsed(rehearsal) => self.rehearsed(rehearsal),
+            Event::SlotAnswered(answer) => self.slot_answered(answer),
+            Event::SlotReleased(answer) => self.slot_released(answer),
+            Event::Cordoned(answer) => self.cordoned(answer),
+            Event::DrainProgress(progress) => self.state.view.progress = Some(progress),
+            Event::DrainEnded(end) => self.drain_ended(end),
+            Event::Verified(verification) => self.verified(verification),
+            Event::RebootAnswered(answer) => self.reboot_answered(answer),
+            Event::RebootUndone(result) => self.reboot_undone(result),
+            Event::HealthChecked(health) => {
+                self.lane_ok(Lane::Health);
+                self.state.view.health = Some(health);
+                self.state.run.checked = Some(at);
+            }
+            Event::Uncordoned(answer) => self.uncordoned(answer),
+            Event::CordonRestored(result) => match result {
+                Ok(_) => {
+                    self.lane_ok(Lane::Node);
+                    self.state.run.cordon_restored = true;
+                }
+                Err(why) => self.node_failed(NodeTrouble::Unreachable(why)),
+            },
+        }
+    }
+
+    // === People and host ===
+
+    fn person(&mut self, command: Command) {
+        match command {
+            Command::Hold { reason, by } => {
+                self.state.record.hold = Some(Hold { reason, by, since: self.now.wall });
+            }
+            Command::Resume => {
+                self.state.record.hold = None;
+                if self.state.record.core.stage == Stage::Halted {
+                    self.go(Stage::Releasing, Because::Resumed, None);
+                }
+            }
+            Command::Retry => {
+                if let Ok(Some(target)) = self.target() {
+                    self.state.record.denied.remove(&target.identity);
+                    self.state.record.tries.remove(&target.identity);
+                }
+                self.state.record.backoff_until = None;
+                self.state.record.yields = 0;
+                self.state.view.rehearsal = None;
+                self.state.view.host = None;
+                self.state.not_before.clear();
+                self.state.failures.clear();
+            }
+        }
+    }
+
+    fn shutdown(&mut self, going: bool) {
+        let was = std::mem::replace(&mut self.state.view.preparing_for_shutdown, going);
+        if !going {
+            self.state.view.host = None;
+        }
+        let rebooting = self.state.record.core.stage == Stage::Rebooting;
+        if was && !going && rebooting && self.state.run.undo.is_none() {
+            self.state.run.undo = Some("the shutdown was abandoned".to_owned());
+        }
+    }
+
+    // === Node ===
+
+    fn saw_node(&mut self, node: NodeView, fresh: bool) {
+        self.state.record.seen_as_node = true;
+        let draining = self.state.record.core.stage == Stage::Draining;
+        if draining && self.state.run.cordoned {
+            if node.unschedulable {
+                self.state.run.doubt_cordon = false;
+            } else if fresh {
+                self.state.run.doubt_cordon = false;
+                let text = "somebody made the node schedulable".to_owned();
+                self.state.run.broken.get_or_insert((Because::ForeignUncordon, text));
+            } else {
+                self.state.run.doubt_cordon = true;
+            }
+        }
+        self.state.view.node = Some(Ok(node));
+    }
+
+    fn read_node(&mut self, answer: Result<NodeView, NodeTrouble>) {
+        match answer {
+            Ok(node) => {
+                self.lane_ok(Lane::Node);
+                match self.state.record.core.stage {
+                    Stage::Requesting => self.note_node(&node),
+                    Stage::Draining => {
+                        let uid = node.uid.clone();
+                        self.state.record.node_uid.get_or_insert(uid);
+                    }
+                    Stage::Idle
+                    | Stage::Waiting
+                    | Stage::Rebooting
+                    | Stage::Settling
+                    | Stage::Stuck
+                    | Stage::Uncordoning
+                    | Stage::Yielding
+                    | Stage::Releasing
+                    | Stage::Halted => {}
+                }
+                self.saw_node(node, true);
+            }
+            Err(trouble) => {
+                self.state.view.node = Some(Err(trouble.clone()));
+                self.node_failed(trouble);
+            }
+        }
+    }
+
+    fn cordoned(&mut self, answer: CordonAnswer) {
+        match answer {
+            CordonAnswer::Ours => {
+                self.lane_ok(Lane::Node);
+                self.state.run.cordoned = true;
+                // Also where a person's cordon was lifted before ours came.
+                self.state.record.core.cordon = Cordon::Ours;
+            }
+            CordonAnswer::Foreign => {
+                self.lane_ok(Lane::Node);
+                self.state.run.cordoned = true;
+                // Cordoned by others after the slot was asked for (some slot servers do): it is
+                // neither ours to lift nor a person's to put back.
+                if self.state.record.core.cordon == Cordon::Ours {
+                    self.state.record.core.cordon = Cordon::None;
+                }
+            }
+            CordonAnswer::OtherNode(_) => {
+                self.lane_ok(Lane::Node);
+                let text = "the Node was deleted and registered again".to_owned();
+                self.state.run.broken.get_or_insert((Because::OtherNode, text));
+            }
+            CordonAnswer::Failed(trouble) => self.node_failed(trouble),
+        }
+    }
+
+    fn uncordoned(&mut self, answer: UncordonAnswer) {
+        match answer {
+            UncordonAnswer::Lifted
+            | UncordonAnswer::AlreadySchedulable
+            | UncordonAnswer::NoNode => {
+                self.lane_ok(Lane::Node);
+                self.state.record.core.cordon = Cordon::None;
+                self.state.run.uncordoned = true;
+            }
+            UncordonAnswer::Foreign => {
+                self.lane_ok(Lane::Node);
+                if self.state.record.core.cordon == Cordon::Ours {
+                    self.state.record.core.cordon = Cordon::None;
+                }
+                self.state.run.uncordoned = true;
+            }
+            UncordonAnswer::Failed(trouble) => self.node_failed(trouble),
+        }
+    }
+
+    // === Drain ===
+
+    fn rehearsed(&mut self, rehearsal: Rehearsal) {
+        let at = self.now.since_boot;
+        match rehearsal {
+            Rehearsal::Passes => {
+                self.lane_ok(Lane::Drain);
+                self.state.view.rehearsal = Some((Rehearsed::Passes, at));
+            }
+            Rehearsal::Blocked(obstacles) => {
+                self.lane_ok(Lane::Drain);
+                self.state.view.rehearsal = Some((Rehearsed::Blocked(obstacles), at));
+            }
+            Rehearsal::Failed(trouble) => {
+                self.lane_failed(Lane::Drain, super::heart::trouble_rest(&trouble));
+                self.state.view.rehearsal = Some((Rehearsed::Failed(trouble), at));
+            }
+        }
+    }
+
+    fn drain_ended(&mut self, end: DrainEnd) {
+        self.lane_ok(Lane::Drain);
+        match end {
+            DrainEnd::Empty => {
+                self.state.run.drained = true;
+                self.state.run.drained_at = self.now.since_boot;
+                self.state.run.verified = false;
+            }
+            DrainEnd::DeadlinePassed(progress) => {
+                let left: Vec<String> =
+                    progress.obstacles.iter().take(8).map(ToString::to_string).collect();
+                self.state.view.progress = Some(progress);
+                let text = format!("the drain did not finish: {}", left.join(", "));
+                self.state.run.broken.get_or_insert((Because::DrainDeadline, text));
+            }
+            DrainEnd::Impossible(obstacles) => {
+                let left: Vec<String> = obstacles.iter().take(8).map(ToString::to_string).collect();
+                let text = format!("the drain cannot finish: {}", left.join(", "));
+                self.state.run.broken.get_or_insert((Because::DrainImpossible, text));
+            }
+            DrainEnd::Stopped => {}
+        }
+    }
+
+    fn verified(&mut self, verification: Verification) {
+        match verification {
+            Verification::Good => {
+                self.lane_ok(Lane::Drain);
+                self.state.run.verified = true;
+            }
+            Verification::Uncordoned => {
+                self.lane_ok(Lane::Drain);
+                let text = "somebody made the node schedulable".to_owned();
+                self.state.run.broken.get_or_insert((Because::ForeignUncordon, text));
+            }
+            Verification::NotEmpty(_) => {
+                self.lane_ok(Lane::Drain);
+                self.state.run.drained = false;
+            }
+            Verification::OtherNode(_) => {
+                self.lane_ok(Lane::Drain);
+                let text = "the Node was deleted and registered again".to_owned();
+                self.state.run.broken.get_or_insert((Because::OtherNode, text));
+            }
+            Verification::Failed(trouble) => {
+                let rest = super::heart::trouble_rest(&trouble);
+                self.lane_failed(Lane::Drain, rest);
+                self.state.run.node_trouble = Some(trouble);
+            }
+        }
+    }
+
+    // === Slot ===
+
+    fn slot_answered(&mut self, answer: SlotAnswer) {
+        match &answer {
+            SlotAnswer::Granted => {
+                self.lane_ok(Lane::Slot);
+                let since = self.now.wall;
+                let slot = &mut self.state.record.core.slot;
+                if !matches!(slot, Slot::Held { .. }) {
+                    *slot = Slot::Held { since };
+                }
+                self.state.record.release_again = None;
+                self.state.run.confirmed = Some(self.now.since_boot);
+                self.state.view.slot_answer = None;
+                return;
+            }
+            SlotAnswer::Denied { retry_after, value, kind } => {
+                let delay = retry_after.unwrap_or(self.policy.denial_retry).min(RETRY_AFTER_MAX);
+                self.lane_rests(Lane::Slot, delay);
+                self.state.failures.remove(&Lane::Slot);
+                if self.state.record.core.stage == Stage::Draining {
+                    let text = format!("the slot server takes the slot back ({kind}): {value}");
+                    self.state.run.broken.get_or_insert((Because::SlotLost, text));
+                }
+            }
+            SlotAnswer::Pending { retry_after, .. } => {
+                let delay = retry_after.unwrap_or(PENDING_RETRY).min(RETRY_AFTER_MAX);
+                self.lane_rests(Lane::Slot, delay);
+            }
+            SlotAnswer::Failed { answer_lost, .. } => {
+                if *answer_lost {
+                    self.lose_answer();
+                }
+                self.lane_failed(Lane::Slot, None);
+            }
+        }
+        self.state.view.slot_answer = Some(answer);
+    }
+
+    /// A request may yet be granted by its server: release once more when it must have ended.
+    pub(super) fn lose_answer(&mut self) {
+        let at = later(self.now.wall, self.policy.answer_timeout);
+        self.state.record.release_again = Some(at);
+    }
+
+    fn slot_released(&mut self, answer: ReleaseAnswer) {
+        match answer {
+            ReleaseAnswer::Released | ReleaseAnswer::HeldByAnother { .. } => {
+                self.lane_ok(Lane::Slot);
+                self.state.record.core.slot = Slot::None;
+                self.state.run.release_trouble = None;
+                if self.state.record.release_again.is_some_and(|at| at <= self.now.wall) {
+                    self.state.record.release_again = None;
+                }
+            }
+            ReleaseAnswer::Failed { kind, error, retry_after } => {
+                self.lane_failed(Lane::Slot, retry_after.map(|r| r.min(RETRY_AFTER_MAX)));
+                self.state.run.release_trouble = Some((kind, error));
+            }
+        }
+    }
+
+    // === Reboot ===
+
+    fn reboot_answered(&mut self, answer: RebootAnswer) {
+        self.lane_ok(Lane::Reboot);
+        match answer {
+            RebootAnswer::Accepted | RebootAnswer::Unknown(_) => {
+                self.state.run.reboot_answered = Some(self.now.since_boot);
+            }
+            RebootAnswer::Refused(why) => {
+                self.state.run.broken = Some((Because::RebootRefused, why));
+            }
+        }
+    }
+
+    fn reboot_undone(&mut self, result: Result<(), String>) {
+        match result {
+            Ok(()) => {
+                self.lane_ok(Lane::Reboot);
+                self.state.run.undone = true;
+                self.state.run.undo_failed = None;
+            }
+            Err(why) => {
+                self.lane_failed(Lane::Reboot, Some(Duration::from_secs(10)));
+                self.state.run.undo_failed = Some(why);
+            }
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! rpm-ostree: which deployments there are, and which one waits.
+//!
+//! Signals of the daemon and changes of files are hints only. After one, the list is read once. On
+//! an idle node nothing is read: the daemon leaves after a minute without work, and its going is no
+//! reason to call it back.
+
+mod daemon;
+mod deployments;
+mod files;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::StreamExt;
+use tokio::sync::mpsc::Sender;
+use tokio::time::{Sleep, sleep};
+use zbus::{Message, MessageStream, OwnedVariant};
+
+pub(crate) use daemon::{
+    NAME, Reading, START_TIMEOUT, SYSROOT, Trouble, UNIT, ensure_started, read,
+};
+pub(crate) use deployments::Entry;
+pub use deployments::{DeploymentsError, parse_deployments};
+use files::Files;
+
+use crate::lifecycle::Event;
+use crate::model::SystemView;
+use crate::signals::bus::retry::Retry;
+use crate::signals::bus::{BusError, Host, Link};
+use crate::signals::clock;
+
+/// How the update system is watched.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where.
+    pub host: Host,
+    /// How long hints are gathered before one read.
+    pub debounce: Duration,
+    /// How long trouble that comes and goes is kept quiet. A restart of the daemon, a slow start
+    /// and a lost reply are normal life.
+    pub patience: Duration,
+}
+
+/// What was told last.
+#[derive(Debug, Default)]
+struct Told {
+    view: Option<SystemView>,
+    trouble: Option<String>,
+    /// Since when reads fail, `CLOCK_BOOTTIME`.
+    failing_since: Option<Duration>,
+    retry: Retry,
+}
+
+/// What a message on the bus means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hint {
+    /// Nothing.
+    None,
+    /// Deployments may have changed; whether a transaction runs now, if it says so.
+    Changed { busy: Option<bool> },
+    /// A daemon came.
+    OwnerCame,
+    /// The daemon went.
+    OwnerWent,
+}
+
+type Read = Pin<Box<dyn Future<Output = Result<Reading, Trouble>> + Send>>;
+
+// === impl Options ===
+
+impl Options {
+    /// The usual times.
+    pub fn new(host: Host) -> Self {
+        Self { host, debounce: Duration::from_secs(1), patience: Duration::from_secs(180) }
+    }
+}
+
+/// Tells the deployments whenever they have changed, and lasting trouble. Returns only when nobody
+/// listens any more.
+pub async fn watch(options: Options, events: Sender<Event>) {
+    let mut told = Told::default();
+    loop {
+        let end = tokio::select! {
+            () = events.closed() => return,
+            end = session(&options, &events, &mut told) => end,
+        };
+        let Err(trouble) = end;
+        let rest = told.failed(&trouble, &options, &events).await;
+        tokio::select! {
+            () = events.closed() => return,
+            () = sleep(rest) => {}
+        }
+    }
+}
+
+/// One connection's life.
+async fn session(
+    options: &Options,
+    events: &Sender<Event>,
+    told: &mut Told,
+) -> Result<Infallible, Trouble> {
+    let link = options.host.bus.connect().await?;
+    let mut messages = MessageStream::from(link.connection.clone());
+    for rule in [
+        format!(
+            "type='signal',sender='{NAME}',path_namespace='/org/projectatomic/rpmostree1',\
+             interface='org.freedesktop.DBus.Properties',member='PropertiesChanged'"
+        ),
+        format!(
+            "type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',\
+             member='NameOwnerChanged',arg0='{NAME}'"
+        ),
+    ] {
+        link.add_match(&rule).await?;
+    }
+    let mut files = Files::new(&options.host.root)?;
+    let mut owner = link.owner_of(NAME).await?;
+
+    // Exactly one of these waits at a time; both may be empty, and then nothing is done at all.
+    let mut due: Option<Pin<Box<Sleep>>> = Some(Box::pin(sleep(Duration::ZERO)));
+    let mut reading: Option<Read> = None;
+    // A hint came while a transaction ran.
+    let mut skipped = false;
+    let mut busy = false;
+    loop {
+        tokio::select! {
+            message = messages.next() => {
+                let Some(Ok(message)) = message else { return Err(BusError::Closed.into()) };
+                match understand(&message, &mut owner) {
+                    Hint::None => {}
+                    Hint::Changed { busy: says } => {
+                        busy = says.unwrap_or(busy);
+                        skipped |= busy;
+                        if !busy {
+                            due.get_or_insert_with(|| Box::pin(sleep(options.debounce)));
+                        }
+                    }
+                    Hint::OwnerWent => {
+                        // Its idle exit must not call it back. A transaction that it took along
+                        // leaves a read to be done.
+                        if std::mem::take(&mut skipped) {
+                            due.get_or_insert_with(|| Box::pin(sleep(options.debounce)));
+                        }
+                        busy = false;
+                    }
+                    Hint::OwnerCame => {
+                        busy = false;
+                        // If it came because of a read, that read has the answer.
+                        if reading.is_none() {
+                            due.get_or_insert_with(|| Box::pin(sleep(options.debounce)));
+                        }
+                    }
+                }
+            }
+            changed = files.changed() => {
+                changed?;
+                skipped |= busy;
+                if !busy {
+                    due.get_or_insert_with(|| Box::pin(sleep(options.debounce)));
+                }
+            }
+            () = elapsed(&mut due), if reading.is_none() => {
+                due = None;
+                skipped = false;
+                reading = Some(begin(options, &link, told.view.is_none()));
+            }
+            result = finished(&mut reading) => {
+                reading = None;
+                match result {
+                    Ok(Reading::Busy) => {
+                        busy = true;
+                        skipped = true;
+                        told.retry.succeeded();
+                    }
+                    Ok(Reading::Entries(entries)) => {
+                        busy = false;
+                        told.read(&entries, events).await;
+                    }
+                    Err(trouble) => {
+                        let rest = told.failed(&trouble, options, events).await;
+                        due = Some(Box::pin(sleep(rest)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A read, which starts the daemon if need be. The very first one is not put off by a transaction:
+/// what runs now must be known.
+fn begin(options: &Options, link: &Link, first: bool) -> Read {
+    let (bus, link) = (options.host.bus.clone(), link.clone());
+    Box::pin(async move {
+        ensure_started(&bus, &link).await?;
+        read(&link, first).await
+    })
+}
+
+async fn elapsed(due: &mut Option<Pin<Box<Sleep>>>) {
+    match due {
+        Some(due) => due.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn finished(reading: &mut Option<Read>) -> Result<Reading, Trouble> {
+    match reading {
+        Some(read) => read.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Understands a message. Only the bus itself may name an owner, and only the owner is believed: a
+/// signal sent straight to us passes by every match rule.
+fn understand(message: &Message, owner: &mut Option<String>) -> Hint {
+    let header = message.header();
+    if message.message_type() != zbus::message::Type::Signal {
+        return Hint::None;
+    }
+    let (Some(sender), Some(member), Some(path)) =
+        (header.sender(), header.member(), header.path())
+    else {
+        return Hint::None;
+    };
+    match member.as_str() {
+        "NameOwnerChanged" if sender.as_str() == "org.freedesktop.DBus" => {
+            let body = message.body();
+            let parsed: zbus::Result<(&str, &str, &str)> = body.deserialize();
+            match parsed {
+                Ok((name, _, new)) if name == NAME => {
+                    *owner = (!new.is_empty()).then(|| new.to_owned());
+                    if owner.is_some() { Hint::OwnerCame } else { Hint::OwnerWent }
+                }
+                Ok(_) | Err(_) => Hint::None,
+            }
+        }
+        "PropertiesChanged"
+            if owner.as_deref() == Some(sender.as_str())
+                && path.as_str().starts_with("/org/projectatomic/rpmostree1") =>
+        {
+            Hint::Changed { busy: says_busy(message) }
+        }
+        _ => Hint::None,
+    }
+}
+
+/// What a change of properties says about a running transaction, if anything.
+fn says_busy(message: &Message) -> Option<bool> {
+    let body = message.body();
+    let (interface, changed, _): (String, HashMap<String, OwnedVariant>, Vec<String>) =
+        body.deserialize().ok()?;
+    if interface != SYSROOT.interface {
+        return None;
+    }
+    daemon::transaction_is_active(changed.get("ActiveTransaction")?)
+}
+
+// === impl Told ===
+
+impl Told {
+    async fn read(&mut self, entries: &[Entry], events: &Sender<Event>) {
+        self.retry.succeeded();
+        self.failing_since = None;
+        let view = deployments::view(entries);
+        let recovered = self.trouble.take().is_some();
+        if recovered {
+            tracing::info!("the update system can be read again");
+        }
+        if recovered || self.view.as_ref() != Some(&view) {
+            self.view = Some(view.clone());
+            // Nobody listens any more: the caller sees it too.
+            let _ = events.send(Event::System(view)).await;
+        }
+    }
+
+    /// Counts a failure, tells it if it lasts; how long to rest.
+    async fn failed(
+        &mut self,
+        trouble: &Trouble,
+        options: &Options,
+        events: &Sender<Event>,
+    ) -> Duration {
+        let now = clock::since_boot();
+        let since = *self.failing_since.get_or_insert(now);
+        let text = trouble.text();
+        let lasts = now.saturating_sub(since) >= options.patience;
+        tracing::debug!(error = text, "the update system was not read");
+        if (trouble.is_definite() || lasts) && self.trouble.as_ref() != Some(&text) {
+            tracing::warn!(error = text, "the update system cannot be read");
+            self.trouble = Some(text.clone());
+            let _ = events.send(Event::SystemUnreadable(text)).await;
+        }
+        self.retry.failed()
+    }
+}

@@ -1,0 +1,482 @@
+//! A real bus, a daemon that behaves as it is told, and what is heard of it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::sync::mpsc::Receiver;
+use zbus::{OwnedVariant, Variant};
+
+use super::deployments::{DeploymentsError, parse_deployments};
+use super::{NAME, Options, SYSROOT, watch};
+use crate::lifecycle::Event;
+use crate::model::SystemView;
+use crate::signals::bus::Host;
+use crate::signals::bus::fake::{Answer, Fake, error, reply, value};
+use crate::signals::bus::private::PrivateBus;
+
+type Dictionary = HashMap<String, OwnedVariant>;
+
+fn dictionary(entries: &[(&str, Variant<'static>)]) -> Dictionary {
+    entries
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.try_clone().unwrap().try_into().unwrap()))
+        .collect()
+}
+
+fn text(text: &str) -> Variant<'static> {
+    Variant::from(text.to_owned())
+}
+
+fn shown(list: &[Dictionary]) -> String {
+    match parse_deployments(list) {
+        Err(error) => format!("error: {error}"),
+        Ok(view) => view
+            .deployments
+            .iter()
+            .map(|one| {
+                let version = one.version.as_deref().unwrap_or("-");
+                let flags = [(one.staged, " staged"), (one.booted, " booted")]
+                    .map(|(is, word)| if is { word } else { "" });
+                format!("{} {version}{}", one.identity, flags.concat())
+            })
+            .collect::<Vec<_>>()
+            .join("; "),
+    }
+}
+
+#[test]
+fn deployments_are_called_by_what_they_are() {
+    let yes = || Variant::from(true);
+    let booted = dictionary(&[("checksum", text("run")), ("booted", yes())]);
+    let staged = |entries: &[(&str, Variant<'static>)]| {
+        let mut all = dictionary(entries);
+        all.extend(dictionary(&[("staged", yes())]));
+        all
+    };
+    let copy = |one: &Dictionary| -> Dictionary {
+        one.iter().map(|(key, value)| (key.clone(), value.try_clone().unwrap())).collect()
+    };
+    let layered = [("base-checksum", text("base")), ("checksum", text("top"))];
+    let image = [
+        ("container-image-reference-digest", text("sha256:1")),
+        ("base-checksum", text("base")),
+        ("checksum", text("top")),
+        ("version", text("44.1")),
+    ];
+    let odd_digest =
+        [("container-image-reference-digest", Variant::from(7u32)), ("checksum", text("top"))];
+    let table: Vec<(Vec<Dictionary>, &str)> = vec![
+        (vec![], "error: no deployment says that it is booted"),
+        (vec![staged(&image)], "error: no deployment says that it is booted"),
+        (vec![copy(&booted)], "run - booted"),
+        (vec![staged(&image), copy(&booted)], "sha256:1 44.1 staged; run - booted"),
+        (vec![staged(&layered), copy(&booted)], "base - staged; run - booted"),
+        (
+            vec![staged(&odd_digest), copy(&booted)],
+            "error: deployment 0: container-image-reference-digest has type u, expected s",
+        ),
+        (
+            vec![staged(&[]), copy(&booted)],
+            "error: deployment 0: neither container-image-reference-digest nor base-checksum nor \
+             checksum",
+        ),
+        (
+            vec![staged(&[("checksum", text(""))]), copy(&booted)],
+            "error: deployment 0: checksum is no identity: empty, too long or not plain text",
+        ),
+        // An odd old one is left out, an odd one that runs is not.
+        (vec![copy(&booted), dictionary(&odd_digest)], "run - booted"),
+        (
+            vec![copy(&booted), dictionary(&[("checksum", text("a b")), ("version", text("1"))])],
+            "run - booted",
+        ),
+        (
+            vec![dictionary(&[("checksum", text("x")), ("booted", text("yes"))])],
+            "error: deployment 0: booted has type s, expected b",
+        ),
+        (
+            vec![dictionary(&[("checksum", text("x"))]), staged(&layered), copy(&booted)],
+            "error: deployment 1 is staged, but only the first one can be",
+        ),
+        (
+            vec![copy(&booted), copy(&booted)],
+            "error: deployments 0 and 1 both say that they are booted",
+        ),
+        // Its version is for people: an odd one is left out, a wild one tamed.
+        (
+            vec![staged(&[("checksum", text("x")), ("version", Variant::from(44u32))]), booted],
+            "x - staged; run - booted",
+        ),
+        (
+            vec![dictionary(&[
+                ("checksum", text("x")),
+                ("version", text("4\u{1b}4\n")),
+                ("booted", yes()),
+            ])],
+            "x 44 booted",
+        ),
+    ];
+    for (list, expected) in table {
+        assert_eq!(shown(&list), expected);
+    }
+    let error = parse_deployments(&[staged(&[])]).unwrap_err();
+    assert_eq!(error, DeploymentsError::NoIdentity { index: 0 });
+}
+
+fn any_value() -> impl Strategy<Value = Variant<'static>> {
+    prop_oneof![
+        any::<bool>().prop_map(Variant::from),
+        any::<u32>().prop_map(Variant::from),
+        any::<String>().prop_map(Variant::from),
+        "[a-f0-9:]{0,80}".prop_map(Variant::from),
+        any::<Vec<String>>().prop_map(Variant::from),
+        any::<String>().prop_map(|text| Variant::new(Variant::from(text))),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_is_read_or_reported(
+        list in prop::collection::vec(
+            prop::collection::vec(
+                (
+                    prop::sample::select(vec![
+                        "booted", "staged", "checksum", "base-checksum", "version",
+                        "container-image-reference-digest", "packages",
+                    ]),
+                    any_value(),
+                ),
+                0..7,
+            ),
+            0..5,
+        )
+    ) {
+        let list: Vec<Dictionary> = list.iter().map(|entries| dictionary(entries)).collect();
+        if let Ok(view) = parse_deployments(&list) {
+            prop_assert!(view.deployments.iter().filter(|one| one.booted).count() == 1);
+            prop_assert!(view.deployments.iter().skip(1).all(|one| !one.staged));
+            for one in &view.deployments {
+                prop_assert!(!one.identity.is_empty() && one.identity.len() <= 256);
+            }
+        }
+    }
+}
+
+/// What the daemon has.
+#[derive(Debug, Default)]
+struct State {
+    staged: Option<&'static str>,
+    busy: bool,
+    /// Answer of `Deployments` with another type.
+    odd: bool,
+    /// Calls that get no answer but an error, from now on.
+    no_reply: usize,
+}
+
+#[derive(Debug)]
+struct Scene {
+    bus: PrivateBus,
+    root: tempfile::TempDir,
+    state: Arc<Mutex<State>>,
+    heard: Receiver<Event>,
+}
+
+impl Scene {
+    /// A bus, a root folder, and a watch that listens to both.
+    fn new(bus: PrivateBus) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("ostree/deploy")).unwrap();
+        std::fs::create_dir_all(root.path().join("run")).unwrap();
+        let (events, heard) = tokio::sync::mpsc::channel(8);
+        let options = Options {
+            host: Host::new(bus.bus(), root.path()),
+            debounce: Duration::from_millis(50),
+            patience: Duration::from_secs(600),
+        };
+        tokio::spawn(watch(options, events));
+        Self { bus, root, state: Arc::default(), heard }
+    }
+
+    async fn daemon(&self) -> Fake {
+        let state = self.state.clone();
+        Fake::serve(&self.bus.bus(), NAME, move |called, call| {
+            answer(&mut state.lock().unwrap(), called, call)
+        })
+        .await
+    }
+
+    fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap());
+    }
+
+    async fn next(&mut self) -> Event {
+        tokio::time::timeout(Duration::from_secs(30), self.heard.recv()).await.unwrap().unwrap()
+    }
+
+    async fn system(&mut self) -> SystemView {
+        match self.next().await {
+            Event::System(view) => view,
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+
+    async fn unreadable(&mut self) -> String {
+        match self.next().await {
+            Event::SystemUnreadable(why) => why,
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+
+    async fn staged(&mut self) -> Option<String> {
+        self.system().await.target().map(|target| target.identity)
+    }
+}
+
+fn answer(state: &mut State, called: &str, call: &zbus::Message) -> Answer {
+    if state.no_reply > 0 {
+        state.no_reply -= 1;
+        return error(call, "org.freedesktop.DBus.Error.NoReply", "it left");
+    }
+    match called {
+        "Get:ActiveTransaction" => {
+            let method = if state.busy { "upgrade" } else { "" };
+            value(call, Variant::new((method, "", "")))
+        }
+        "Reload" => reply(call, &()),
+        "Get:Deployments" if state.odd => value(call, "none"),
+        "Get:Deployments" => {
+            let mut list = Vec::new();
+            if let Some(staged) = state.staged {
+                list.push(dictionary(&[
+                    ("checksum", text(staged)),
+                    ("staged", Variant::from(true)),
+                ]));
+            }
+            list.push(dictionary(&[("checksum", text("run")), ("booted", Variant::from(true))]));
+            value(call, Variant::new(list))
+        }
+        _ => error(call, "org.freedesktop.DBus.Error.UnknownMethod", called),
+    }
+}
+
+/// What the daemon signals when something changed.
+async fn changed(daemon: &Fake, to: Option<&str>, properties: &[(&str, Variant<'static>)]) {
+    let changed = dictionary(properties);
+    let none: Vec<String> = Vec::new();
+    daemon
+        .signal(
+            to,
+            SYSROOT.path,
+            "org.freedesktop.DBus.Properties",
+            "PropertiesChanged",
+            &(SYSROOT.interface, changed, none),
+        )
+        .await;
+}
+
+fn active(method: &'static str) -> (&'static str, Variant<'static>) {
+    ("ActiveTransaction", Variant::new((method, "", "")))
+}
+
+#[tokio::test]
+async fn a_signal_leads_to_one_read_and_only_a_change_is_told() {
+    let bus = PrivateBus::start();
+    let mut scene = Scene::new(bus);
+    let daemon = scene.daemon().await;
+    // The watch may have looked before the daemon had its name.
+    let mut first = scene.next().await;
+    if matches!(first, Event::SystemUnreadable(_)) {
+        first = scene.next().await;
+    }
+    let Event::System(view) = first else { panic!("unexpected {first:?}") };
+    assert_eq!(view.target(), None);
+    assert_eq!(view.booted().map(|one| one.identity.as_str()), Some("run"));
+
+    let before = daemon.count("Get:Deployments");
+    for _ in 0..20 {
+        changed(&daemon, None, &[]).await;
+    }
+    scene.set(|state| state.staged = Some("new"));
+    changed(&daemon, None, &[]).await;
+    assert_eq!(scene.staged().await.as_deref(), Some("new"));
+    assert!(daemon.count("Get:Deployments") <= before + 2, "{:?}", daemon.calls());
+    assert_eq!(daemon.count("Reload"), daemon.count("Get:Deployments"));
+
+    scene.set(|state| state.staged = None);
+    changed(&daemon, None, &[]).await;
+    assert_eq!(scene.staged().await, None);
+}
+
+#[tokio::test]
+async fn a_stranger_is_not_believed() {
+    let bus = PrivateBus::start();
+    let mut scene = Scene::new(bus);
+    let daemon = scene.daemon().await;
+    while !matches!(scene.next().await, Event::System(_)) {}
+    let stranger = Fake::serve(&scene.bus.bus(), "com.example.Stranger", |_, _| None).await;
+
+    scene.set(|state| state.staged = Some("new"));
+    let reads = daemon.count("Get:ActiveTransaction");
+    // Nobody else has connected: every name up to here is tried, the watch's own among them.
+    for number in 0..20 {
+        changed(&stranger, Some(&format!(":1.{number}")), &[]).await;
+    }
+    changed(&stranger, None, &[]).await;
+    // The bus keeps the order of messages from one sender to one receiver, and a debounced read
+    // would have come within its 50 ms.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert_eq!(daemon.count("Get:ActiveTransaction"), reads);
+    changed(&daemon, None, &[]).await;
+    assert_eq!(scene.staged().await.as_deref(), Some("new"));
+}
+
+#[tokio::test]
+async fn a_transaction_puts_the_read_off() {
+    let bus = PrivateBus::start();
+    let mut scene = Scene::new(bus);
+    let daemon = scene.daemon().await;
+    while !matches!(scene.next().await, Event::System(_)) {}
+    let reads = daemon.count("Get:Deployments");
+
+    scene.set(|state| state.busy = true);
+    changed(&daemon, None, &[active("upgrade")]).await;
+    scene.set(|state| state.staged = Some("new"));
+    changed(&daemon, None, &[]).await;
+    std::fs::create_dir(scene.root.path().join("run/ostree")).unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(daemon.count("Get:Deployments"), reads);
+
+    scene.set(|state| state.busy = false);
+    changed(&daemon, None, &[active("")]).await;
+    assert_eq!(scene.staged().await.as_deref(), Some("new"));
+}
+
+#[tokio::test]
+async fn a_transaction_that_its_daemon_takes_along_still_leads_to_a_read() {
+    let bus = PrivateBus::start();
+    let mut scene = Scene::new(bus);
+    let daemon = scene.daemon().await;
+    while !matches!(scene.next().await, Event::System(_)) {}
+    scene.set(|state| state.busy = true);
+    changed(&daemon, None, &[active("upgrade")]).await;
+    daemon.leave().await;
+    // The read that was put off is done now, and there is nobody to start the daemon.
+    assert!(scene.unreadable().await.contains("ServiceUnknown"));
+    scene.set(|state| (state.busy, state.staged) = (false, Some("new")));
+    let _daemon = scene.daemon().await;
+    assert_eq!(scene.staged().await.as_deref(), Some("new"));
+}
+
+#[tokio::test]
+async fn a_daemon_that_leaves_is_not_called_back_and_its_successor_is_read() {
+    let bus = PrivateBus::start();
+    let mut scene = Scene::new(bus);
+    let daemon = scene.daemon().await;
+    while !matches!(scene.next().await, Event::System(_)) {}
+    daemon.leave().await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    // A call would have failed, and that would have been told.
+    assert!(scene.heard.try_recv().is_err());
+    scene.set(|state| state.staged = Some("new"));
+    let daemon = scene.daemon().await;
+    assert_eq!(scene.staged().await.as_deref(), Some("new"));
+    assert_eq!(daemon.count("Get:Deployments"), 1);
+}
+
+#[tokio::test]
+async fn files_tell_what_no_signal_does() {
+    let bus = PrivateBus::start();
+    let mut scene = Scene::new(bus);
+    let _daemon = scene.daemon().await;
+    while !matches!(scene.next().await, Event::System(_)) {}
+    let run = scene.root.path().join("run");
+
+    // The folder comes, then files in it by rename, then the time of the other folder.
+    scene.set(|state| state.staged = Some("one"));
+    std::fs::create_dir(run.join("ostree")).unwrap();
+    assert_eq!(scene.staged().await.as_deref(), Some("one"));
+
+    scene.set(|state| state.staged = Some("two"));
+    std::fs::write(run.join("half"), "").unwrap();
+    std::fs::rename(run.join("half"), run.join("ostree/staged-deployment")).unwrap();
+    assert_eq!(scene.staged().await.as_deref(), Some("two"));
+
+    scene.set(|state| state.staged = None);
+    std::fs::remove_file(run.join("ostree/staged-deployment")).unwrap();
+    assert_eq!(scene.staged().await, None);
+
+    scene.set(|state| state.staged = Some("three"));
+    let deploy = std::fs::File::open(scene.root.path().join("ostree/deploy")).unwrap();
+    // Both times, as utimensat does for libostree: for one alone there is another event.
+    let times = std::fs::FileTimes::new()
+        .set_accessed(std::time::UNIX_EPOCH)
+        .set_modified(std::time::UNIX_EPOCH);
+    deploy.set_times(times).unwrap();
+    assert_eq!(scene.staged().await.as_deref(), Some("three"));
+
+    std::fs::remove_dir(run.join("ostree")).unwrap();
+    scene.set(|state| state.staged = Some("four"));
+    std::fs::create_dir(run.join("ostree")).unwrap();
+    std::fs::write(run.join("ostree/staged-deployment"), "").unwrap();
+    assert_eq!(scene.staged().await.as_deref(), Some("four"));
+}
+
+#[tokio::test]
+async fn lost_replies_are_kept_quiet_and_odd_types_are_not() {
+    let bus = PrivateBus::start();
+    let mut scene = Scene::new(bus);
+    scene.set(|state| state.no_reply = 2);
+    // It has its name before the watch's first call in most runs; either way nothing is told of
+    // the lost replies.
+    let daemon = scene.daemon().await;
+    while !matches!(scene.next().await, Event::System(_)) {}
+
+    scene.set(|state| (state.no_reply, state.staged) = (2, Some("new")));
+    changed(&daemon, None, &[]).await;
+    assert_eq!(scene.staged().await.as_deref(), Some("new"));
+
+    scene.set(|state| state.odd = true);
+    changed(&daemon, None, &[("Deployments", Variant::from(7u32))]).await;
+    assert_eq!(
+        scene.unreadable().await,
+        "org.projectatomic.rpmostree1: Deployments answered with s, expected aa{sv}"
+    );
+    // Once it can be read again, that is told even though nothing changed.
+    scene.set(|state| state.odd = false);
+    assert_eq!(scene.staged().await.as_deref(), Some("new"));
+}
+
+#[tokio::test]
+async fn a_bus_that_restarts_is_found_again() {
+    let bus = PrivateBus::start();
+    let mut scene = Scene::new(bus);
+    let daemon = scene.daemon().await;
+    while !matches!(scene.next().await, Event::System(_)) {}
+    scene.bus.restart();
+    drop(daemon);
+    scene.set(|state| state.staged = Some("new"));
+    let _daemon = scene.daemon().await;
+    loop {
+        match scene.next().await {
+            Event::System(view) => {
+                assert_eq!(view.target().unwrap().identity, "new");
+                return;
+            }
+            Event::SystemUnreadable(_) => {}
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_watch_ends_with_its_listener() {
+    let bus = PrivateBus::start();
+    let (events, heard) = tokio::sync::mpsc::channel(1);
+    let watch = tokio::spawn(watch(Options::new(Host::new(bus.bus(), "/nowhere")), events));
+    drop(heard);
+    tokio::time::timeout(Duration::from_secs(30), watch).await.unwrap().unwrap();
+}

@@ -1,0 +1,132 @@
+//! The two entries that tell the cycle's story.
+
+use jiff::Timestamp;
+use tracing::{debug, info, warn};
+
+use crate::lifecycle::{Transition, Waiting};
+
+use super::message::Message;
+
+/// Logs a change of stage: one entry, with everything that it can be searched by.
+///
+/// The journal upper-cases field names: `LOCKKEEPER_FROM`, `_TO`, `_BECAUSE`, `_DETAIL`,
+/// `_ATTEMPT`, `_TARGET`, `_OUTCOME`. Fields that are `None` are left out.
+pub fn transition(transition: &Transition) {
+    let message = Message::of(transition);
+    let from = transition.from.name();
+    let to = transition.to.name();
+    let because = transition.because.name();
+    let detail = transition.detail.as_deref();
+    let attempt = transition.attempt.as_ref().map(|attempt| attempt.as_str());
+    let target = transition.target.as_ref().map(|target| target.identity.as_str());
+    let outcome = transition.outcome.map(|outcome| outcome.name());
+    let sentence = sentence(transition);
+    macro_rules! log {
+        ($level:ident) => {
+            $level!(
+                message_id = message.id(),
+                lockkeeper_from = from,
+                lockkeeper_to = to,
+                lockkeeper_because = because,
+                lockkeeper_detail = detail,
+                lockkeeper_attempt = attempt,
+                lockkeeper_target = target,
+                lockkeeper_outcome = outcome,
+                "{sentence}"
+            )
+        };
+    }
+    if message.wakes_someone() {
+        log!(warn);
+    } else {
+        log!(info);
+    }
+}
+
+/// Logs that the reason to wait is another one. Call it when the code changes, not each time that
+/// its text does. Reasons that pass by themselves within a step of the cycle are DEBUG.
+pub fn waiting(waiting: &Waiting, since: Timestamp) {
+    let id = Message::Waiting.id();
+    let because = waiting.code();
+    let since = since.to_string();
+    if is_passing(waiting) {
+        debug!(
+            message_id = id,
+            lockkeeper_because = because,
+            lockkeeper_since = since,
+            "{waiting}"
+        );
+    } else {
+        info!(message_id = id, lockkeeper_because = because, lockkeeper_since = since, "{waiting}");
+    }
+}
+
+/// `draining → rebooting: node-empty (3 pods left), attempt 3f2a9c1e-7, target 42.1`.
+fn sentence(transition: &Transition) -> String {
+    let Transition { from, to, because, detail, attempt, target, outcome } = transition;
+    let mut text = format!("{} -> {}: {}", from.name(), to.name(), because.name());
+    if let Some(detail) = detail {
+        text.push_str(&format!(" ({detail})"));
+    }
+    if let Some(attempt) = attempt {
+        text.push_str(&format!(", attempt {attempt}"));
+    }
+    if let Some(target) = target {
+        text.push_str(&format!(", target {target}"));
+    }
+    if let Some(outcome) = outcome {
+        text.push_str(&format!(", outcome {}", outcome.name()));
+    }
+    text
+}
+
+/// Whether it passes within seconds when all is well.
+fn is_passing(waiting: &Waiting) -> bool {
+    match waiting {
+        Waiting::HostUnknown
+        | Waiting::NodeUnknown
+        | Waiting::SystemUnknown(None)
+        | Waiting::Rehearsing
+        | Waiting::SlotAsked
+        | Waiting::Cordoning
+        | Waiting::Confirming
+        | Waiting::Verifying
+        | Waiting::CheckingHealth
+        | Waiting::Uncordoning
+        | Waiting::ReleasingSlot
+        | Waiting::StoppingDrain => true,
+        Waiting::NoUpdate
+        | Waiting::SystemUnknown(Some(_))
+        | Waiting::NoSlotBackend
+        | Waiting::OnlyNodeNotConfirmed
+        | Waiting::Held { .. }
+        | Waiting::TargetDenied { .. }
+        | Waiting::AttemptLimit { .. }
+        | Waiting::WindowClosed { .. }
+        | Waiting::ClockNotSynchronised
+        | Waiting::Inhibited(_)
+        | Waiting::UsersLoggedIn(_)
+        | Waiting::BootFull { .. }
+        | Waiting::FinalizeUnitInactive
+        | Waiting::LegacyLock
+        | Waiting::MinimumUptime
+        | Waiting::OtherLockClient(_)
+        | Waiting::HostUnreadable(_)
+        | Waiting::BackingOff { .. }
+        | Waiting::Node(_)
+        | Waiting::DrainWouldBlock(_)
+        | Waiting::SlotDenied { .. }
+        | Waiting::SlotPending(_)
+        | Waiting::SlotFailed { .. }
+        | Waiting::Draining
+        | Waiting::ShutdownPending
+        | Waiting::ShuttingDown
+        | Waiting::UndoingReboot
+        | Waiting::RebootUnresolved(_)
+        | Waiting::KubeletNotReady(_)
+        | Waiting::NotWell(_)
+        | Waiting::SettleTime
+        | Waiting::Halted { .. }
+        | Waiting::RecordUnwritable(_) => false,
+    }
+}
