@@ -6,6 +6,8 @@
 mod answers;
 mod choose;
 #[cfg(test)]
+mod orders;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,6 +102,8 @@ pub struct Queue {
     refused: BTreeMap<String, Obstacle>,
     gone: usize,
     in_flight: BTreeSet<String>,
+    /// Gone by an answer, while the watch still shows them: never asked again.
+    told_gone: BTreeSet<String>,
     budgets: BTreeMap<BudgetKey, Budget>,
     /// Which budget last refused a pod of this controller.
     owners: BTreeMap<String, BudgetKey>,
@@ -182,6 +186,7 @@ impl Queue {
             refused: BTreeMap::new(),
             gone: 0,
             in_flight: BTreeSet::new(),
+            told_gone: BTreeSet::new(),
             budgets: BTreeMap::new(),
             owners: BTreeMap::new(),
             hold_until: Duration::ZERO,
@@ -216,6 +221,7 @@ impl Queue {
         }
         self.staying.remove(uid);
         self.refused.remove(uid);
+        self.told_gone.remove(uid);
     }
 
     /// A list is complete; what it does not name has gone.
@@ -251,7 +257,8 @@ impl Queue {
         });
         entry.ready = is_ready(pod);
         entry.terminating = is_terminating(pod);
-        if entry.terminating && !matches!(entry.state, State::Asking { .. }) {
+        let leaving = entry.terminating || self.told_gone.contains(&entry.id.uid);
+        if leaving && !matches!(entry.state, State::Asking { .. }) {
             entry.state = State::Leaving;
         }
     }

@@ -65,6 +65,10 @@ pub(super) struct State {
     /// Watches from before this revision are refused as too old.
     floor: u64,
     breaks: u64,
+    /// The Node as the last list showed it; a watch tells what is different.
+    listed_node: Value,
+    /// Watches that began before this turn say nothing any more.
+    silent: u64,
     seen: Vec<Seen>,
 }
 
@@ -87,6 +91,8 @@ impl FakeApi {
             events: Vec::new(),
             floor: 0,
             breaks: 0,
+            listed_node: Value::Null,
+            silent: 0,
             seen: Vec::new(),
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), turn: watch::Sender::new(0) });
@@ -179,6 +185,12 @@ impl FakeApi {
     pub(super) fn break_watches(&self) {
         self.state().breaks += 1;
         self.shared.turn.send_modify(|turn| *turn += 1);
+    }
+
+    /// Has the watches that are open say nothing more, as if their connections had died.
+    pub(super) fn silence_watches(&self) {
+        let turn = *self.shared.turn.borrow();
+        self.state().silent = turn + 1;
     }
 
     /// Forgets all events, so that a watch cannot be taken up again where it ended.
@@ -325,10 +337,11 @@ async fn answer(
             )
         }
         ("GET", "/api/v1/nodes") => {
-            let state = shared.state.lock().unwrap();
+            let mut state = shared.state.lock().unwrap();
             if query.contains("watch=true") {
-                return follow_node(shared.clone(), &state.node);
+                return follow_node(shared.clone(), &state.listed_node);
             }
+            state.listed_node = state.node.clone();
             reply(
                 200,
                 &json!({"kind": "NodeList", "apiVersion": "v1",
@@ -388,16 +401,19 @@ fn follow(shared: Arc<Shared>, query: &str) -> Response {
     let from: u64 = from.and_then(|text| text.parse().ok()).unwrap_or(0);
     let breaks = shared.state.lock().unwrap().breaks;
     let turn = shared.turn.subscribe();
+    let born = *turn.borrow();
     let lines = stream::unfold(
         (shared, turn, from, breaks),
-        |(shared, mut turn, from, breaks)| async move {
+        move |(shared, mut turn, from, breaks)| async move {
             loop {
                 let next = {
                     let state = shared.state.lock().unwrap();
                     if state.breaks != breaks {
                         return None;
                     }
-                    if from < state.floor {
+                    if born < state.silent {
+                        None
+                    } else if from < state.floor {
                         let mut gone = status("Expired", "too old resource version", &json!({}));
                         gone["code"] = json!(410);
                         Some((state.floor, json!({"type": "ERROR", "object": gone})))

@@ -141,6 +141,22 @@ async fn a_pod_that_went_while_nobody_watched_is_missed_by_a_new_list() {
 }
 
 #[tokio::test]
+async fn a_watch_that_went_silent_is_doubted_after_an_outage() {
+    let api = FakeApi::start();
+    api.add("web-0", "web");
+    api.add("web-1", "web");
+    let away = ("POST", "web-0", 503, status("", "no backend", &json!({})));
+    api.state().answers.push_back(away);
+    let silence = async {
+        api.until_seen("GET", "watch=true", 1).await;
+        api.silence_watches();
+    };
+    let settings = DrainSettings { parallel: 1, ..settings() };
+    let ((end, _), ()) = tokio::join!(run(&api, &settings, WHILE, false), silence);
+    assert_eq!((end, api.counts()[0]), (DrainEnd::Empty, 2));
+}
+
+#[tokio::test]
 async fn an_api_server_that_is_away_is_waited_for() {
     let mut api = FakeApi::start();
     for n in 0..6 {
@@ -183,6 +199,19 @@ async fn a_refused_credential_is_read_again() {
     let settings = DrainSettings { parallel: 1, ..settings() };
     let ((end, _), ()) = tokio::join!(run(&api, &settings, WHILE, false), rotate);
     assert_eq!(end, DrainEnd::Empty);
+}
+
+#[tokio::test]
+async fn a_refused_request_has_the_client_built_anew() {
+    let api = FakeApi::start();
+    api.add("web-0", "web");
+    let refusal = ("POST", "/eviction", 401, status("Unauthorized", "Unauthorized", &json!({})));
+    api.state().answers.push_back(refusal);
+    let (cluster, settings) = (api.cluster(), settings());
+    let (sender, _events) = mpsc::channel(1000);
+    let stop = CancellationToken::new();
+    assert_eq!(drain(&cluster, &settings, WHILE, false, sender, stop).await, DrainEnd::Empty);
+    assert_eq!((api.counts()[2], cluster.connection().await.unwrap().generation), (2, 2));
 }
 
 #[tokio::test]
