@@ -156,7 +156,7 @@ command_agent() {
 command_install_agent() {
     (($# == 1 || $# == 2)) || refuse "install-agent takes HOST [BINARY]"
     require_host "$1"
-    has_agent || die "there is no systemd/lockkeeper.service in this tree"
+    has_agent || die "there is no ignition/lockkeeper.bu in this tree"
     [[ -z ${2:-} || -x $2 ]] || refuse "install-agent: '$2' is no program"
     put_agent "$(host_root "$1")" "${2:-}" || die "the agent could not be put into $1"
     if is_on "$1"; then

@@ -64,7 +64,7 @@ bring_up() {
             wait_until 60 "the agent runs on $host" agent_runs "$host" || agent_trouble "$host"
         done
     elif [[ -n $agent ]]; then
-        say "no systemd/lockkeeper.service yet: the hosts have no agent"
+        say "no ignition/lockkeeper.bu yet: the hosts have no agent"
     fi
     touch "$LAB_DIR/run/up"
     trap - EXIT INT TERM HUP
