@@ -1,6 +1,6 @@
-// Command controlplane holds every Kubernetes program of the lab in one static
-// binary. The name it is called by (argv[0]) decides which of them it is, so
-// one link step serves six programs and their pages are shared in memory.
+// Command controlplane holds every program of the lab that is written in Go, the
+// Kubernetes ones above all, in one static binary. The name it is called by (argv[0]) decides which of them it is, so
+// one link step serves them all and their pages are shared in memory.
 package main
 
 import (
@@ -30,6 +30,7 @@ var programs = map[string]func() int{
 	"kubectl":                 func() int { return cli.Run(kubectl.NewDefaultKubectlCommand()) },
 	"kubelet":                 runKubelet,
 	"fakecri":                 runFakeRuntime,
+	"ignite":                  runIgnite,
 }
 
 func main() {

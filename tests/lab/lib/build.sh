@@ -65,10 +65,10 @@ need_compilers() {
 # === the control plane ===
 
 go_flags=(-trimpath -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$kubernetes_version")
-programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet fakecri)
+programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet fakecri ignite)
 
 controlplane_inputs() {
-    cat "$lab_home"/controlplane/{go.mod,go.sum,main.go}
+    cat "$lab_home"/controlplane/{go.mod,go.sum,main.go,ignite.go}
     go version
     echo "${go_flags[*]} ${programs[*]}"
 }

@@ -13,7 +13,10 @@ cached() {
     local name=$1 path partial
     path=$(cache_path "$1" "$2")
     shift 2
-    [[ -d $path ]] && return 0
+    if [[ -d $path ]]; then
+        touch "$path"
+        return 0
+    fi
     mkdir -p "$LAB_CACHE"
     exec 7>"$LAB_CACHE/.$name.lock"
     if ! flock --nonblock 7; then
@@ -27,6 +30,8 @@ cached() {
         mkdir "$partial"
         "$@" "$partial" || die "$name could not be built"
         mv -T "$partial" "$path"
+        # What nobody has used for a month.
+        find "$LAB_CACHE" -mindepth 1 -maxdepth 1 -type d -name "$name-*" -mtime +30 -exec rm -rf --one-file-system {} +
     fi
     exec 7>&-
 }

@@ -15,6 +15,8 @@ lab: a Kubernetes control plane and hosts that really reboot, on this machine
   lab stage HOST VERSION [--fault KIND] [--commit] [--layered] [--unlocked]
                                    KIND: finalize-fails boot-fails unhealthy reboot-never boot-full
                                    slow-activation
+  lab unstage HOST                 withdraw it
+  lab fault HOST KIND|clear        a fault without an update
   lab exec HOST CMD...             run CMD in the host; its exit status is ours
   lab journal HOST [ARGS...]       journalctl of the host, also when it is off
   lab cut HOST                     power loss
@@ -38,12 +40,15 @@ main() {
     local command=${1:-help}
     (($#)) && shift
     case $command in
-        help | -h | --help) usage ;;
+        help | -h | --help) usage; return ;;
+    esac
+    need_root
+    case $command in
         build) (($# == 0)) || refuse "build takes no arguments"; build ;;
         up) up "$@" ;;
         down) down "$@" ;;
         demo) demo "$@" ;;
-        status | stage | exec | journal | cut | boot | wait | agent | logs | start | stop | restart | \
+        status | stage | unstage | fault | exec | journal | cut | boot | wait | agent | logs | start | stop | restart | \
             install-agent | rotate-certificate) "command_${command//-/_}" "$@" ;;
         kubectl) require_lab; kubectl "$@" ;;
         __up) bring_up "$@" ;;
@@ -67,7 +72,7 @@ command_stage() {
     while (($#)); do
         case $1 in
             --fault)
-                [[ " ${fault_kinds[*]} " == *" ${2:-} "* ]] || refuse "no fault '${2:-}'; there are: ${fault_kinds[*]}"
+                require_fault "${2:-}"
                 arguments+=(--fault "$2")
                 shift
                 ;;
@@ -81,10 +86,35 @@ command_stage() {
     require_host "$host"
     [[ $origin != --container || " ${arguments[*]} " == *" --container "* ]] || arguments+=(--container)
     inside "$host" test -x /usr/lib/standin/standin || die "$host has no stand-in for rpm-ostree"
-    local answer
-    answer=$(inside "$host" timeout "$((seconds_stage * LAB_PATIENCE))" \
-        /usr/lib/standin/standin stage "$version" "${arguments[@]}" "$lock" </dev/null 2>&1) ||
-        die "staging $version on $host failed: $answer"
+    standin "$host" stage "$version" "${arguments[@]}" "$lock"
+}
+
+standin() { # HOST ARGS...
+    local answer host=$1
+    shift
+    answer=$(inside "$host" timeout "$((seconds_stage * LAB_PATIENCE))" /usr/lib/standin/standin "$@" </dev/null 2>&1) ||
+        die "$host: standin $*: $answer"
+}
+
+command_unstage() {
+    (($# == 1)) || refuse "unstage takes HOST"
+    require_host "$1"
+    standin "$1" unstage
+}
+
+command_fault() {
+    (($# == 2)) || refuse "fault takes HOST KIND|clear"
+    require_host "$1"
+    if [[ $2 == clear ]]; then
+        standin "$1" fault clear
+    else
+        require_fault "$2"
+        standin "$1" fault set "$2"
+    fi
+}
+
+require_fault() {
+    [[ " ${fault_kinds[*]} " == *" $1 "* ]] || refuse "no fault '$1'; there are: ${fault_kinds[*]}"
 }
 
 # Inside a running host, whose message catalog it then uses; from its disk when it is off.
@@ -103,7 +133,7 @@ command_journal() {
 command_cut() {
     (($# == 1)) || refuse "cut takes HOST"
     require_host "$1"
-    is_on "$1" || die "$1 is off already"
+    runs "$1" || die "$1 is off already"
     cut_power "$1"
 }
 
@@ -156,7 +186,7 @@ command_agent() {
 command_install_agent() {
     (($# == 1 || $# == 2)) || refuse "install-agent takes HOST [BINARY]"
     require_host "$1"
-    has_agent || die "there is no systemd/lockkeeper.service in this tree"
+    has_agent || die "there is no ignition/lockkeeper.bu in this tree"
     [[ -z ${2:-} || -x $2 ]] || refuse "install-agent: '$2' is no program"
     put_agent "$(host_root "$1")" "${2:-}" || die "the agent could not be put into $1"
     if is_on "$1"; then

@@ -124,7 +124,7 @@ start_control_plane() {
 }
 
 start_coordinator() {
-    mkdir -p "$LAB_DIR/coordinator"
+    mkdir -p "$LAB_DIR/coordinator/run"
     sed -e "s|@PORT@|$LAB_PORT_COORDINATOR|; s|@STATE@|$LAB_DIR/coordinator|; s|@SLOTS@|$LAB_SLOTS|" \
         "$lab_home/host/coordinator.toml" >"$LAB_DIR/coordinator.toml"
     if has_coordinator; then

@@ -14,7 +14,7 @@ demo() {
         esac
         shift
     done
-    has_agent || die "there is no systemd/lockkeeper.service in this tree, so there is no agent to watch"
+    has_agent || die "there is no ignition/lockkeeper.bu in this tree, so there is no agent to watch"
     if [[ ! -e $LAB_DIR/run/up ]]; then
         setpriv --pdeathsig TERM "$lab_home/lab" up --hosts "${count:-3}" || exit
         started=yes

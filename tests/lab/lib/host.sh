@@ -162,7 +162,15 @@ await_ready() { # HOST
 
 # cut_power HOST: as if the plug were pulled.
 cut_power() {
+    local pid
+    # The supervisor may be just about to boot it again: it is stopped before its child is looked for.
+    if pid=$(recorded "$1"); then
+        kill -STOP "$pid"
+        # shellcheck disable=SC2046  # one word each
+        kill -KILL $(<"/proc/$pid/task/$pid/children") "$pid" 2>/dev/null || true
+    fi
     kill_machine "$1" || return 1
     wait_until "$seconds_stop" "the supervisor of $1 has ended" not runs "$1" || return 1
     rm -f "$LAB_DIR/run/$1.pid" "$LAB_DIR/run/$1.nspawn.pid"
+    echo "=== $(date -Is) power of $1 cut" >>"$LAB_DIR/log/$1.log"
 }

@@ -37,7 +37,7 @@ bring_up() {
     require_ports
     [[ -n $agent ]] || touch "$LAB_DIR/run/no-agent"
     for ((i = 1; i <= count; i++)); do names+=("n$i"); done
-    say "bringing up a control plane and $count host(s): about $((25 + 8 * count)) s"
+    say "bringing up a control plane and $count host(s): about $((10 + 4 * count)) s on an idle machine"
 
     make_authority
     for host in "${names[@]}"; do
@@ -64,7 +64,7 @@ bring_up() {
             wait_until 60 "the agent runs on $host" agent_runs "$host" || agent_trouble "$host"
         done
     elif [[ -n $agent ]]; then
-        say "no systemd/lockkeeper.service yet: the hosts have no agent"
+        say "no ignition/lockkeeper.bu yet: the hosts have no agent"
     fi
     touch "$LAB_DIR/run/up"
     trap - EXIT INT TERM HUP
@@ -100,12 +100,13 @@ add_address() { # HOST: recorded first, so that it goes away again whatever happ
 
 remove_addresses() {
     local address
-    [[ -e $LAB_DIR/run/addresses ]] || return 0
-    while read -r address; do
+    for address in $(cat "$LAB_DIR/run/addresses" 2>/dev/null || echo "$known_addresses"); do
         ip addr del "$address/32" dev lo 2>/dev/null || true
-    done <"$LAB_DIR/run/addresses"
+    done
     rm -f "$LAB_DIR/run/addresses"
 }
+
+known_addresses=    # what the keeper remembers, should the file go away
 
 # === the keeper ===
 
@@ -137,6 +138,7 @@ start_keeper() {
 keep() {
     local why
     while sleep 0.5; do
+        [[ ! -e $LAB_DIR/run/addresses ]] || known_addresses=$(<"$LAB_DIR/run/addresses")
         if [[ ! -d $LAB_DIR/run ]]; then
             why="the state folder is gone"
         elif [[ ! -e $LAB_DIR/run/up && $(start_time "$1") != "$2" ]]; then

@@ -55,16 +55,6 @@ stop() {
     rm -f "$LAB_DIR/run/$1.pid"
 }
 
-# cut NAME: SIGKILL, and wait until it is gone.
-cut() {
-    local pid
-    if pid=$(recorded "$1"); then
-        kill -KILL "$pid" 2>/dev/null || true
-        wait_until "$seconds_stop" "$1 (process $pid) is gone" not runs "$1" || return 1
-    fi
-    rm -f "$LAB_DIR/run/$1.pid"
-}
-
 not() { ! "$@"; }
 
 # strays: ids of processes that carry this lab's mark, this command and those that wait for it aside.

@@ -70,28 +70,18 @@ put_standin() { # ROOT
     fi
 }
 
-has_agent() { [[ -f $repository/systemd/lockkeeper.service ]]; }
+has_agent() { [[ -f $repository/ignition/lockkeeper.bu ]]; }
 
-# The agent as a real host has it: the binary where Ignition puts it, and the files of systemd/
-# unchanged, by what they are.
+# The agent as a real host gets it: what ignition/lockkeeper.bu names, put where it says.
 put_agent() { # ROOT [BINARY]
-    local root=$1 binary=${2:-$(agent_binary)} file
+    local root=$1 binary=${2:-$(agent_binary)} units unit
     has_agent || return 0
-    mkdir -p "$root"/usr/local/bin "$root"/etc/{lockkeeper/config.d,tmpfiles.d,sysusers.d,systemd/catalog,dbus-1/system.d,polkit-1/rules.d}
-    # By rename: the old file may be running.
-    install -m 755 "$binary" "$root/usr/local/bin/.lockkeeper.new"
-    mv -T "$root/usr/local/bin/.lockkeeper.new" "$root/usr/local/bin/lockkeeper"
-    for file in "$repository"/systemd/*; do
-        case $file in
-            *.service | *.socket | *.timer | *.path | *.target) install -m 644 "$file" "$root/etc/systemd/system/" ;;
-            *sysusers*) install -m 644 "$file" "$root/etc/sysusers.d/lockkeeper.conf" ;;
-            *tmpfiles* | */lockkeeper.conf) install -m 644 "$file" "$root/etc/tmpfiles.d/lockkeeper.conf" ;;
-            *.catalog) install -m 644 "$file" "$root/etc/systemd/catalog/" ;;
-            *.rules) install -m 644 "$file" "$root/etc/polkit-1/rules.d/" ;;
-        esac
+    units=$("$(bin ignite)" "$root" "$repository/ignition/lockkeeper.bu" "$repository" lockkeeper="$(realpath "$binary")") || return 1
+    for unit in $units; do
+        # A unit of the operating system that Debian does not have is no part of the agent.
+        [[ -e $root/etc/systemd/system/$unit || -e $root/usr/lib/systemd/system/$unit ]] || continue
+        systemctl --quiet --root="$root" enable "$unit" || return 1
     done
-    [[ -e $root/etc/lockkeeper/config.d/50-lab.toml ]] ||
-        sed "s|@PORT@|$LAB_PORT_COORDINATOR|" "$lab_home/host/agent.toml" >"$root/etc/lockkeeper/config.d/50-lab.toml"
-    journalctl --root="$root" --update-catalog >/dev/null 2>&1 || true
-    systemctl --quiet --root="$root" enable lockkeeper.service 2>/dev/null
+    [[ -e $root/etc/lockkeeper/config.d/90-lab.toml ]] ||
+        sed "s|@PORT@|$LAB_PORT_COORDINATOR|" "$lab_home/host/agent.toml" >"$root/etc/lockkeeper/config.d/90-lab.toml"
 }

@@ -4,6 +4,7 @@
 
 # --- where things are ---
 LAB_DIR=$(realpath -m "${LAB_DIR:-$repository/target/lab}")   # state of the running lab
+export LAB_DIR
 LAB_CACHE=${LAB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lockkeeper-lab}   # what is slow to build
 LAB_MIRROR=${LAB_MIRROR:-http://deb.debian.org/debian}        # Debian mirror of the hosts' systems
 LAB_PROFILE=${LAB_PROFILE:-dev}                               # cargo profile of agent and stand-in
