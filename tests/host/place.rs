@@ -236,11 +236,12 @@ fn start_bus(folder: &Path) -> Child {
         .expect("these tests need dbus-daemon (package dbus)");
     for _ in 0..1000 {
         if folder.join("bus").exists() {
-            return bus;
+            break;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("the bus did not come up");
+    // Where it did not come up, connecting says so.
+    bus
 }
 
 async fn ask_bus<R>(connection: &Connection, method: &str) -> zbus::Result<R>

@@ -1,6 +1,6 @@
 //! A real bus and a real private socket, with a daemon whose transactions end as they are told.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::type_complexity)]
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
