@@ -1,6 +1,6 @@
 //! A real bus and a real private socket, with a daemon whose transactions end as they are told.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::type_complexity)]
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -223,9 +223,9 @@ async fn every_end_of_a_transaction_has_its_meaning() {
         // Never started: nothing has happened.
         (&[Deaf], ("refused", "the transaction"), &[DIGEST]),
         (
-            &[Refused("Transaction in progress: upgrade")],
-            ("refused", "Transaction in progress"),
-            &[DIGEST],
+            &[Refused("Transaction in progress: upgrade"), Finished(true, "")],
+            ("accepted", ""),
+            &[DIGEST, DIGEST],
         ),
         // An earlier order of ours may still be carried out.
         (

@@ -1,6 +1,6 @@
 //! A real bus, a daemon that behaves as it is told, and what is heard of it.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
