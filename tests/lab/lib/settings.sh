@@ -40,4 +40,4 @@ images=(registry.invalid/web:1 registry.invalid/queue:1 registry.invalid/logs:1 
     registry.invalid/pause:1)
 
 # The one lab of this machine: its addresses and ports exist only once.
-machine_lock=/run/lockkeeper-lab.lock
+machine_lock=${LAB_MACHINE_LOCK:-/run/lockkeeper-lab.lock}
