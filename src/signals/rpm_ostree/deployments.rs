@@ -1,5 +1,8 @@
 //! The deployment dictionaries of rpm-ostreed, understood. Pure.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use std::collections::HashMap;
 
 use zbus::{OwnedVariant, Variant};
