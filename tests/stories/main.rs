@@ -1,0 +1,46 @@
+//! Golden stories of the lifecycle.
+//!
+//! Each file of this folder begins with a paragraph that names the promise it tells of, then
+//! script lines (`> …`) with the verdict of the heart behind each. `UPDATE_EXPECT=1` writes the
+//! verdicts anew; what changed is then a difference that a person can read.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod events;
+mod policy;
+mod teller;
+mod well;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use expect_test::expect_file;
+use lockkeeper::lifecycle;
+use teller::{Shown, tell};
+
+/// The stories, in the order of their names.
+fn stories() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stories");
+    let entries = std::fs::read_dir(&folder).expect("the folder of the stories");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "txt")).collect();
+    paths.sort();
+    paths
+}
+
+fn tell_file(path: &Path, shown: &mut Shown) -> String {
+    let script = std::fs::read_to_string(path).expect("a story");
+    let name = path.file_name().unwrap_or_default().display();
+    tell(lifecycle::step, &script, shown).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+fn every_story_is_told_as_it_was_written_down() {
+    let stories = stories();
+    for path in &stories {
+        let told = tell_file(path, &mut Shown::default());
+        expect_file![path].assert_eq(&told);
+    }
+    assert!(!stories.is_empty(), "only {} stories were found", stories.len());
+}
