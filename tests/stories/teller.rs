@@ -131,9 +131,9 @@ impl<'a> Teller<'a> {
                 self.pass(at.saturating_sub(self.now.since_boot))
             }
             "well" => {
-                let until = words.flag("until").then(|| words.need("a stage")).transpose()?;
+                let until = words.flag("until").then(|| words.need("a stage or reason")).transpose()?;
                 words.finish()?;
-                self.well(&until.ok_or("well: expected until and a stage")?)
+                self.well(&until.ok_or("well: expected until and a stage or reason")?)
             }
             _ => {
                 let event = events::event(words, self.boot_number)?;
@@ -182,7 +182,8 @@ impl<'a> Teller<'a> {
     }
 
     /// `start`: the first process, without a record (`known`: with one of this boot); `restart`: the next one in this boot, with
-    /// what is on disk; `boots N`: the first one of another boot. `set-aside=WHY` loses the record.
+    /// what is on disk; `boots N`: the first one of another boot. `set-aside=WHY` loses the record,
+    /// `core-only` leaves what every version keeps.
     fn begin(&mut self, words: &mut Words) -> Result<Option<String>, String> {
         let first = words.verb == "start";
         if first != self.state.is_none() {
@@ -200,6 +201,9 @@ impl<'a> Teller<'a> {
         }
         if words.flag("known") {
             self.disk.core.boot = Some(self.boot.clone());
+        }
+        if words.flag("core-only") {
+            self.disk = Record { core: self.disk.core.clone(), ..Record::default() };
         }
         let set_aside = words.value("set-aside");
         if set_aside.is_some() {
@@ -222,13 +226,15 @@ impl<'a> Teller<'a> {
         self.carry_out(step)
     }
 
-    /// Everything works, and time passes where the agent wants it to, until this stage is reached.
+    /// Everything works, and time passes where the agent wants it to, until this stage or
+    /// reason is reached.
     fn well(&mut self, until: &str) -> Result<String, String> {
         let mut told = Vec::new();
         for _ in 0..WELL_MAX {
             let state = self.state.as_ref().ok_or("the agent was not started")?;
             let core = &state.record.core;
-            if core.stage.name() == until {
+            let code = self.waiting.split(' ').next().unwrap_or_default();
+            if core.stage.name() == until || code == until {
                 let pending = self.pending.values().map(|e| format!("  do: {}", short(e)));
                 told.extend(pending);
                 told.push(format!("  waits: {}", self.waiting));
