@@ -200,8 +200,10 @@ impl<'a> Heart<'a> {
         if effect.needs_record() && self.state.unwritable.is_some() {
             return false;
         }
+        // A `Retry-After` for requests is none for the release: what may be held is given back now.
+        let gives_back = effect == Effect::ReleaseSlot && !self.state.failures.contains_key(&lane);
         if let Some(at) = self.state.not_before.get(&lane).copied() {
-            if at > self.now.since_boot {
+            if at > self.now.since_boot && !gives_back {
                 self.wake_at(at, "try again");
                 return false;
             }

@@ -317,6 +317,7 @@ impl Heart<'_> {
             SlotAnswer::Pending { retry_after, .. } => {
                 let delay = retry_after.unwrap_or(PENDING_RETRY).min(RETRY_AFTER_MAX);
                 self.lane_rests(Lane::Slot, delay);
+                self.state.failures.remove(&Lane::Slot);
             }
             SlotAnswer::Failed { answer_lost, .. } => {
                 if *answer_lost {
