@@ -135,6 +135,7 @@ impl Heart<'_> {
     /// A server that was told to hold a request may have granted it after our release: where an
     /// answer was lost, the slot is released once more when that request must have ended.
     fn release_once_more(&mut self) {
+        self.bound_wall_times();
         let Some(at) = self.state.record.release_again else { return };
         if at > self.now.wall {
             self.wake_at_wall(at, "release once more after a lost answer");

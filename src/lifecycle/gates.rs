@@ -88,6 +88,7 @@ impl Heart<'_> {
     pub(super) fn gates_before(&mut self) -> Result<(), Shut> {
         let needs = self.policy.drain_deadline + self.policy.reboot_estimate;
         self.standing_gates(needs)?;
+        self.bound_wall_times();
         if let Some(until) = self.state.record.backoff_until.filter(|at| *at > self.now.wall) {
             self.wake_at_wall(until, "the back-off ends");
             return Err(Shut::Closed(Waiting::BackingOff { until }));
