@@ -58,7 +58,7 @@ impl Heart<'_> {
     /// is Ready, units and checks are well, and all that has lasted for the settle time.
     fn prove_well(&mut self) -> Result<(), Waiting> {
         let judged = self.judge();
-        if self.state.record.core.attempt.is_some() {
+        if self.down_by_us() {
             if let Some(held) = gates::hold(&self.state) {
                 return Err(held);
             }
@@ -81,6 +81,13 @@ impl Heart<'_> {
             return Err(Waiting::CheckingHealth);
         }
         Ok(())
+    }
+
+    /// Whether the node is down by our doing, as far as record or mark say: then a hold keeps it so.
+    fn down_by_us(&self) -> bool {
+        let core = &self.state.record.core;
+        let marked = self.node().is_ok_and(|node| node.unschedulable && node.mark.is_some());
+        core.attempt.is_some() || core.cordon == Cordon::Ours || marked
     }
 
     fn look_after_health(&mut self) -> Result<(), Waiting> {
