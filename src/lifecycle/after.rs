@@ -57,6 +57,11 @@ impl Heart<'_> {
     /// Whether the node has proved itself well: what happened is known, the kubelet of this boot
     /// is Ready, units and checks are well, and all that has lasted for the settle time.
     fn prove_well(&mut self) -> Result<(), Waiting> {
+        if self.state.view.preparing_for_shutdown {
+            self.state.run.well_since = None;
+            self.state.run.checked = None;
+            return Err(Waiting::ShuttingDown);
+        }
         let judged = self.judge();
         if self.down_by_us() {
             if let Some(held) = gates::hold(&self.state) {
