@@ -160,6 +160,7 @@ impl Heart<'_> {
         {
             self.state.run.broken = None;
             self.state.run.cordoned = false;
+            self.state.run.drained = false;
             self.state.run.verified = false;
             return None;
         }
