@@ -59,7 +59,9 @@ impl Heart<'_> {
                 return Verdict::Go(Stage::Yielding, Because::GateClosed, Some(text));
             }
         }
-        if self.is_node() && !self.state.run.node_read {
+        // Once a request went out, the server may have cordoned: what was noted before it counts.
+        let noted = self.state.run.node_read || self.slot_may_be_ours();
+        if self.is_node() && !noted {
             self.launch(Effect::ReadNode);
             return Verdict::Wait(Waiting::NodeUnknown);
         }
