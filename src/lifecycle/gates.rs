@@ -97,7 +97,10 @@ impl Heart<'_> {
             return Err(Shut::Closed(Waiting::MinimumUptime));
         }
         if self.is_node() {
-            self.node().map_err(Shut::Closed)?;
+            self.node().map_err(|reason| match reason {
+                Waiting::NodeUnknown => Shut::Asking(reason),
+                other => Shut::Closed(other),
+            })?;
         }
         self.host_gates()?;
         self.rehearsal_gate()
