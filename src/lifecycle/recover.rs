@@ -36,6 +36,11 @@ pub fn start(policy: &Policy, record: Record, start: Start, now: Now) -> Step {
         state.run.undo = Some("the agent was restarted between request and reboot".to_owned());
     }
     let mut heart = Heart::new(policy, state, now);
+    let asked = matches!(heart.state.record.core.stage, Stage::Requesting | Stage::Draining);
+    if asked && heart.state.record.core.slot != Slot::None {
+        // A request may have been under way when the process before this one ended.
+        heart.lose_answer();
+    }
     let halted = heart.state.record.core.stage == Stage::Halted;
     if !same_boot && !(known && halted) {
         if heart.state.record.core.slot == Slot::None {
