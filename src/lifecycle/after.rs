@@ -200,7 +200,8 @@ impl Heart<'_> {
         let foreign = self.state.record.core.cordon == Cordon::Foreign;
         if foreign && self.is_node() && !self.state.run.cordon_restored {
             self.launch(Effect::RestoreCordon);
-            return Verdict::Wait(Waiting::Uncordoning);
+            let trouble = self.state.run.node_trouble.clone();
+            return Verdict::Wait(trouble.map_or(Waiting::Uncordoning, Waiting::Node));
         }
         self.state.record.core.cordon = Cordon::None;
         Verdict::Go(Stage::Idle, Because::Released, None)

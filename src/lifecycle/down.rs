@@ -85,7 +85,8 @@ impl Heart<'_> {
         if self.launch(Effect::Cordon { attempt, uid }) && !foreign {
             self.state.record.core.cordon = Cordon::Ours;
         }
-        let reason = self.node().err().unwrap_or(Waiting::Cordoning);
+        let trouble = self.state.run.node_trouble.clone().map(Waiting::Node);
+        let reason = trouble.or(self.node().err()).unwrap_or(Waiting::Cordoning);
         self.until_deadline(reason)
     }
 
@@ -108,7 +109,8 @@ impl Heart<'_> {
                 let pods_may_stay = self.state.run.pods_may_stay;
                 self.launch(Effect::VerifyEmpty { uid, pods_may_stay });
             }
-            return self.until_deadline(Waiting::Verifying);
+            let trouble = self.state.run.node_trouble.clone();
+            return self.until_deadline(trouble.map_or(Waiting::Verifying, Waiting::Node));
         }
         self.commit()
     }

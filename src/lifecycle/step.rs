@@ -172,6 +172,7 @@ impl Heart<'_> {
     }
 
     fn cordoned(&mut self, answer: CordonAnswer) {
+        self.state.run.node_trouble = None;
         match answer {
             CordonAnswer::Ours => {
                 self.lane_ok(Lane::Node);
@@ -262,6 +263,7 @@ impl Heart<'_> {
     }
 
     fn verified(&mut self, verification: Verification) {
+        self.state.run.node_trouble = None;
         match verification {
             Verification::Good => {
                 self.lane_ok(Lane::Drain);
