@@ -33,7 +33,10 @@ impl Heart<'_> {
         let at = self.now.since_boot;
         match event {
             Event::Woke | Event::ClockSet | Event::PolicyChanged => {}
-            Event::HostChanged => self.state.view.host = None,
+            Event::HostChanged => {
+                self.state.view.host = None;
+                self.state.view.host_changed = self.state.in_flight.contains(&Lane::Host);
+            }
             Event::System(system) => {
                 self.state.view.system = Some(system);
                 self.state.view.system_trouble = None;
@@ -51,8 +54,10 @@ impl Heart<'_> {
             }
             Event::Inspected(host) => {
                 self.lane_ok(Lane::Host);
-                self.state.view.host = Some((host, at));
-                self.state.run.other_client_checked = true;
+                if !std::mem::take(&mut self.state.view.host_changed) {
+                    self.state.view.host = Some((host, at));
+                    self.state.run.other_client_checked = true;
+                }
             }
             Event::BootRead(evidence) => {
                 self.lane_ok(Lane::Boot);
