@@ -72,8 +72,11 @@ impl Heart<'_> {
         } else {
             (self.remaining(self.policy.drain_deadline), false)
         };
-        self.launch(Effect::Drain { attempt, within, delete });
-        Verdict::Wait(Waiting::Draining)
+        if self.launch(Effect::Drain { attempt, within, delete }) {
+            return Verdict::Wait(Waiting::Draining);
+        }
+        // Nothing runs that would end by itself.
+        self.until_deadline(Waiting::Draining)
     }
 
     fn cordon(&mut self, attempt: crate::model::AttemptId) -> Verdict {
