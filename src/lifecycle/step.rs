@@ -119,6 +119,11 @@ impl Heart<'_> {
 
     fn shutdown(&mut self, going: bool) {
         let was = std::mem::replace(&mut self.state.view.preparing_for_shutdown, going);
+        if going {
+            // It comes after all: what was undone before it says nothing any more.
+            self.state.run.undone = false;
+            self.state.run.undo_failed = None;
+        }
         if !going {
             self.state.view.host = None;
         }
@@ -377,7 +382,7 @@ impl Heart<'_> {
         match result {
             Ok(()) => {
                 self.lane_ok(Lane::Reboot);
-                self.state.run.undone = true;
+                self.state.run.undone = !self.state.view.preparing_for_shutdown;
                 self.state.run.undo_failed = None;
             }
             Err(why) => {
