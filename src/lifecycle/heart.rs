@@ -191,10 +191,8 @@ impl<'a> Heart<'a> {
     /// A wall clock that was set back must not make a wait longer than it can be.
     pub(super) fn bound_wall_times(&mut self) {
         let longest = self.policy.backoff_max.saturating_add(self.policy.backoff_max / 4);
-        let (backoff, release) = (
-            later(self.now.wall, longest),
-            later(self.now.wall, self.policy.answer_timeout),
-        );
+        let (backoff, release) =
+            (later(self.now.wall, longest), later(self.now.wall, self.policy.answer_timeout));
         let record = &mut self.state.record;
         record.backoff_until = record.backoff_until.map(|at| at.min(backoff));
         record.release_again = record.release_again.map(|at| at.min(release));

@@ -131,7 +131,8 @@ impl<'a> Teller<'a> {
                 self.pass(at.saturating_sub(self.now.since_boot))
             }
             "well" => {
-                let until = words.flag("until").then(|| words.need("a stage or reason")).transpose()?;
+                let until =
+                    words.flag("until").then(|| words.need("a stage or reason")).transpose()?;
                 words.finish()?;
                 self.well(&until.ok_or("well: expected until and a stage or reason")?)
             }
