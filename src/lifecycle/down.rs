@@ -98,11 +98,18 @@ impl Heart<'_> {
         if let Err(shut) = self.gates_again() {
             return match shut {
                 Shut::Strictly(reason) => self.give_up(Because::GateClosed, reason.to_string()),
-                Shut::Closed(reason) | Shut::Asking(reason) => self.until_deadline(reason),
+                Shut::Asking(reason) => self.until_deadline(reason),
+                Shut::Closed(reason) => {
+                    // It may be closed for long: slot and node are looked at anew behind it.
+                    self.state.run.verified = false;
+                    self.state.run.confirmed = self.state.run.confirmed.map(|_| Duration::ZERO);
+                    self.until_deadline(reason)
+                }
             };
         }
         let drained_at = self.state.run.drained_at;
-        if self.state.run.confirmed.is_none_or(|confirmed| confirmed < drained_at) {
+        let oldest = self.now.since_boot.saturating_sub(self.policy.confirm_every).max(drained_at);
+        if self.state.run.confirmed.is_none_or(|confirmed| confirmed < oldest) {
             self.launch(Effect::RequestSlot { attempt });
             let reason = self.confirm_reason();
             return self.until_deadline(reason);
