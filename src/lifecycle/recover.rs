@@ -42,13 +42,15 @@ pub fn start(policy: &Policy, record: Record, start: Start, now: Now) -> Step {
         heart.lose_answer();
     }
     let halted = heart.state.record.core.stage == Stage::Halted;
-    if !same_boot && !(known && halted) {
+    if !same_boot {
         if heart.state.record.core.slot == Slot::None {
             // One from before this record, or of another tool under the same id, is released too.
             heart.state.record.core.slot = Slot::Asked;
         }
-        heart.state.record.ending = None;
-        heart.state.record.ending_detail = None;
+        if !halted {
+            heart.state.record.ending = None;
+            heart.state.record.ending_detail = None;
+        }
         let because = if known { Because::NewBoot } else { Because::NoRecord };
         heart.go(Stage::Settling, because, start.record_set_aside);
     }
