@@ -19,6 +19,8 @@ const HELD_RECHECK: Duration = Duration::from_secs(10);
 
 impl Heart<'_> {
     pub(super) fn draining(&mut self) -> Verdict {
+        // An older agent may have dropped it; a deadline that begins anew with each step never ends.
+        self.state.record.drain_began.get_or_insert(self.now.since_boot.as_secs());
         if let Some(because) = self.broken_off() {
             return because;
         }
