@@ -217,6 +217,9 @@ impl Heart<'_> {
             self.wake_at(self.now.since_boot + left, "the drain's deadline");
             return Verdict::Wait(reason);
         }
+        if let Some(why) = self.state.unwritable.clone() {
+            return self.give_up(Because::RecordUnwritable, why);
+        }
         let because = match reason {
             Waiting::Confirming | Waiting::SlotFailed { .. } | Waiting::SlotPending(_) => {
                 Because::SlotUnconfirmed
