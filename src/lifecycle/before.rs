@@ -55,8 +55,10 @@ impl Heart<'_> {
             }
             Err(Shut::Strictly(reason) | Shut::Closed(reason)) => {
                 let text = reason.to_string();
+                let held = matches!(reason, Waiting::Held { .. });
+                let because = if held { Because::Held } else { Because::GateClosed };
                 self.ending(Outcome::Yielded, Some(text.clone()));
-                return Verdict::Go(Stage::Yielding, Because::GateClosed, Some(text));
+                return Verdict::Go(Stage::Yielding, because, Some(text));
             }
         }
         // Once a request went out, the server may have cordoned: what was noted before it counts.
