@@ -6,8 +6,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod coverage;
 mod events;
 mod policy;
+mod script;
 mod teller;
 mod well;
 mod words;

@@ -99,7 +99,10 @@ fn set(policy: &mut Policy, key: &str, value: &str) -> Result<(), String> {
         "window" => policy.windows = Windows::new(vec![window(value)?]),
         "boot_free_mib" => policy.boot_free = u64::from(number(value)?) << 20,
         "attempt_limit" => policy.attempt_limit = number(value)?,
-        other => *time(policy, other)? = duration(value)?,
+        other => {
+            let place = time(policy, other)?;
+            *place = duration(value)?;
+        }
     }
     Ok(())
 }
