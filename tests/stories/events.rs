@@ -116,11 +116,7 @@ fn outcome(w: &mut Words, boot: u32) -> Result<Event, String> {
         }),
         "cordon-restored" => Event::CordonRestored(one(
             w,
-            &[
-                ("put-back", Ok(true)),
-                ("was-there", Ok(false)),
-                ("failed", Err("the API server does not answer".to_owned())),
-            ],
+            &[("put-back", Ok(true)), ("failed", Err("the API server does not answer".to_owned()))],
         )?),
         other => return Err(format!("there is no verb {other:?}")),
     })
