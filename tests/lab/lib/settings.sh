@@ -39,5 +39,8 @@ fault_kinds=(finalize-fails boot-fails unhealthy reboot-never boot-full slow-act
 images=(registry.invalid/web:1 registry.invalid/queue:1 registry.invalid/logs:1 registry.invalid/job:1
     registry.invalid/pause:1)
 
-# The one lab of this machine: its addresses and ports exist only once.
-machine_lock=/run/lockkeeper-lab.lock
+# One lab a machine, since its addresses and ports exist once. Who gives a second one ports and
+# addresses of its own gives it a lock of its own too.
+machine_lock=${LAB_MACHINE_LOCK:-/run/lockkeeper-lab.lock}
+# Its hosts' cgroups are told apart by its folder.
+cgroup_name=lockkeeper-lab-$(sha256sum <<<"$LAB_DIR" | head -c 8)
