@@ -28,6 +28,7 @@ seconds_boot=90                           # from nspawn to "booted": 2 s when id
 seconds_ready=180                         # from "booted" to a Ready node: 8 s when idle
 seconds_workload=180                      # until every pod of the workload runs
 seconds_stage=150                         # slow-activation alone may take a minute and more
+seconds_settled=120                       # until an agent has nothing left to do
 seconds_demo=1200                         # a whole rollout
 LAB_EXEC_SECONDS=${LAB_EXEC_SECONDS:-600} # of a command inside a host; no limit on a terminal
 
