@@ -183,7 +183,7 @@ impl Agent {
     }
 
     fn begin(&mut self, effect: Effect) {
-        tracing::debug!(?effect, "begins");
+        tracing::debug!(?effect, "an effect begins");
         let mut hands = self.hands.clone();
         hands.attempt = self.state.record.core.attempt.as_ref().map(|attempt| attempt.id.clone());
         self.lanes.begin(hands, effect);

@@ -25,6 +25,12 @@ impl Retry {
         Self { failures: 0, seed: RandomState::new().build_hasher().finish() }
     }
 
+    /// After so many failures that every rest is a long one.
+    #[cfg(test)]
+    pub(crate) fn resting_long() -> Self {
+        Self { failures: 40, ..Self::new() }
+    }
+
     /// A success: the next failure is the first again.
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
@@ -62,6 +68,7 @@ mod tests {
         let rests: Vec<_> = (0..40).map(|_| retry.failed()).collect();
         assert!(rests.iter().all(|rest| *rest > SHORT && *rest <= LONG * 5 / 4));
         assert!(rests.last().is_some_and(|rest| *rest >= LONG));
+        assert!(Retry::resting_long().failed() >= LONG);
         retry.succeeded();
         assert_eq!(retry.failed(), Duration::ZERO);
     }

@@ -64,8 +64,11 @@ fn not_ready_because(ready: Option<&NodeCondition>) -> String {
 /// Sends [`Event::Node`] when the view of the own Node changed and [`Event::NodeTrouble`] when it
 /// cannot be seen, each once per change. Ends only when the receiver is gone.
 pub async fn watch(cluster: Cluster, events: Sender<Event>) {
+    watch_with(cluster, events, Retry::new()).await;
+}
+
+async fn watch_with(cluster: Cluster, events: Sender<Event>, mut retry: Retry) {
     let mut teller = Teller { events: events.clone(), told: None };
-    let mut retry = Retry::new();
     loop {
         let began = Instant::now();
         let ended = tokio::select! {

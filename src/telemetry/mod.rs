@@ -1,7 +1,7 @@
 //! What the journal is told: levels by audience, fields instead of prose, a `MESSAGE_ID` per kind.
 //!
-//! WARN means that somebody would be woken for it; INFO is what a person reads afterwards; DEBUG is
-//! for those who look for a fault.
+//! ERROR is what a person should look at now, WARN what somebody would be woken for if it stayed;
+//! INFO is what a person reads afterwards; DEBUG is for those who look for a fault.
 
 mod journal;
 mod message;
@@ -30,14 +30,14 @@ pub enum TelemetryError {
 
 /// Sets up logging for this process: to the journal's own socket, else in lines to stderr.
 ///
-/// What is ours is logged from `level` on, what comes from libraries from WARN on. A journal that
-/// does not answer is no reason to stay down: stderr takes its place, with a warning.
+/// What is ours is logged from `level` on, what comes from libraries only if DEBUG or TRACE is asked
+/// for. A journal that does not answer is no reason to stay down: stderr takes its place, with a
+/// warning.
 ///
 /// # Errors
 /// [`TelemetryError::Twice`], when called a second time.
 pub fn init(to_journal: bool, level: LevelFilter) -> Result<(), TelemetryError> {
-    let filter = EnvFilter::new(format!("warn,lockkeeper={level}"));
-    let registry = tracing_subscriber::registry().with(filter);
+    let registry = tracing_subscriber::registry().with(filter(level));
     let mut trouble = None;
     if to_journal {
         match journal_layer() {
@@ -51,6 +51,20 @@ pub fn init(to_journal: bool, level: LevelFilter) -> Result<(), TelemetryError> 
         tracing::warn!(%error, "the journal does not answer; logging to stderr");
     }
     Ok(())
+}
+
+/// Libraries call a connection that fails an error, each time anew, and a watch that breaks a
+/// warning. To a node whose API server restarts, neither is; what of it matters, our own words say
+/// once, with what follows from it.
+fn filter(level: LevelFilter) -> EnvFilter {
+    let libraries = if level >= LevelFilter::TRACE {
+        LevelFilter::TRACE
+    } else if level >= LevelFilter::DEBUG {
+        LevelFilter::WARN
+    } else {
+        LevelFilter::OFF
+    };
+    EnvFilter::new(format!("{libraries},lockkeeper={level}"))
 }
 
 /// Whether stderr is a stream of the journal: `$JOURNAL_STREAM` names its device and inode.
@@ -71,4 +85,68 @@ fn journal_layer() -> io::Result<tracing_journald::Layer> {
             debug: tracing_journald::Priority::Debug,
             ..tracing_journald::PriorityMappings::new()
         }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Collects what is written.
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged at `level` when ours and libraries say the same at each level.
+    fn logged(level: LevelFilter) -> String {
+        let sink = Sink::default();
+        let writer = sink.clone();
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .without_time();
+        let subscriber = tracing_subscriber::registry().with(filter(level)).with(lines);
+        tracing::subscriber::with_default(subscriber, || {
+            macro_rules! say {
+                ($($target:literal)*) => {$(
+                    tracing::error!(target: $target, "x");
+                    tracing::warn!(target: $target, "x");
+                    tracing::info!(target: $target, "x");
+                    tracing::debug!(target: $target, "x");
+                )*};
+            }
+            say!("lockkeeper::agent" "kube_client::client::builder" "kube_runtime::watcher"
+                "hyper_util::client" "tower::buffer" "reqwest::connect" "zbus::connection");
+        });
+        let text = sink.0.lock().unwrap().clone();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn libraries_are_heard_only_by_those_who_look_for_a_fault() {
+        for (level, ours, theirs) in [
+            (LevelFilter::WARN, 2, 0),
+            (LevelFilter::INFO, 3, 0),
+            (LevelFilter::DEBUG, 4, 2),
+            (LevelFilter::TRACE, 4, 4),
+        ] {
+            let text = logged(level);
+            let counted = text.lines().filter(|line| line.contains("lockkeeper::")).count();
+            assert_eq!(counted, ours, "{level}:\n{text}");
+            assert_eq!(text.lines().count() - counted, theirs * 6, "{level}:\n{text}");
+        }
+    }
 }

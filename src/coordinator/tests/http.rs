@@ -166,15 +166,15 @@ async fn a_connection_that_is_fed_slowly_or_not_at_all_loses_its_place() {
     let (_kept, folder) = folder();
     let lifetime = Duration::from_millis(300);
     let rig = Rig::start_bounded(&folder, &[("default", 1)], 2, lifetime).await;
+    let began = Instant::now();
     let mut silent = TcpStream::connect(rig.address).await.unwrap();
     let mut slow = TcpStream::connect(rig.address).await.unwrap();
     slow.write_all(b"POST /v1/pre-reboot HTTP/1.1\r\nhost: h\r\nx: ").await.unwrap();
     // Both places are taken, and the third is served all the same, once they are free.
-    let began = Instant::now();
     let third = rig.post("pre-reboot", "", "default", "n1");
-    let third = tokio::time::timeout(Duration::from_secs(5), third).await;
+    let third = tokio::time::timeout(Duration::from_secs(60), third).await;
     assert_eq!(third.expect("both places stay taken").word(), "200 granted");
-    assert!(began.elapsed() > lifetime / 2, "the bound on connections did not hold");
+    assert!(began.elapsed() >= lifetime, "the bound on connections did not hold");
     for stream in [&mut silent, &mut slow] {
         let mut rest = Vec::new();
         let read = stream.read_to_end(&mut rest);

@@ -52,6 +52,8 @@ pub(super) struct State {
     pub(super) going: Duration,
     /// How long an answer to an eviction takes.
     pub(super) answering: Duration,
+    /// Evictions that were decided; the answer leaves after that.
+    pub(super) decided: usize,
     /// Answers to give instead, to a method and a part of the path: status code and body.
     pub(super) answers: VecDeque<(&'static str, &'static str, u16, Value)>,
     /// Budgets by the controller that they cover: name, and how many may go now.
@@ -82,6 +84,7 @@ impl FakeApi {
             token: TOKEN.to_owned(),
             going: Duration::from_millis(20),
             answering: Duration::ZERO,
+            decided: 0,
             answers: VecDeque::new(),
             budgets: BTreeMap::new(),
             refill: None,
@@ -322,6 +325,7 @@ async fn answer(
     let name = path.trim_end_matches("/eviction").rsplit('/').next().unwrap().to_owned();
     if path.ends_with("/eviction") {
         tokio::time::sleep(answering).await;
+        shared.state.lock().unwrap().decided += 1;
         return evict(&shared, &name, &body, query.contains("dryRun=All"));
     }
     match (method.as_str(), path.as_str()) {

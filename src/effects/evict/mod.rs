@@ -276,7 +276,10 @@ impl Drain {
             }
         };
         if timeout(LANDING, all).await.is_err() {
-            tracing::warn!(requests = self.flights.len(), "given up unanswered");
+            tracing::warn!(
+                requests = self.flights.len(),
+                "requests for evictions were given up unanswered"
+            );
         }
     }
 }

@@ -84,9 +84,11 @@ pub(super) async fn ask(cluster: &Cluster, ask: &Ask, grace: Option<u32>, dry_ru
         namespace = ask.pod.namespace,
         pod = ask.pod.name,
         uid = ask.pod.uid,
+        how = ?ask.how,
         dry_run,
+        grace,
         ?answer,
-        "asked"
+        "a pod was asked to leave"
     );
     answer
 }

@@ -15,6 +15,8 @@ use crate::lifecycle::{DrainEnd, Event, NodeTrouble, Rehearsal, Verification};
 use crate::model::NodeUid;
 
 const WHILE: Duration = Duration::from_secs(20);
+/// When a test gives up on what should come at once; generous, since the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn settings() -> DrainSettings {
     DrainSettings {
@@ -307,11 +309,10 @@ async fn a_stop_waits_for_the_request_under_way() {
     let stopping = async {
         api.until_seen("POST", "/eviction", 1).await;
         stop.cancel();
-        Instant::now()
     };
-    let (end, stopped) = tokio::join!(draining, stopping);
+    let (end, ()) = tokio::join!(draining, stopping);
     assert_eq!(end, DrainEnd::Stopped);
-    assert!(stopped.elapsed() >= Duration::from_millis(300), "left its request behind");
+    assert_eq!(api.state().decided, 1, "left its request behind");
     assert_eq!(api.counts()[2], 1);
 }
 
@@ -351,12 +352,14 @@ async fn volumes_are_waited_for_but_not_those_that_stay() {
         api.state().node["status"] = json!({"volumesInUse": [stays],
             "volumesAttached": [{"name": stays, "devicePath": ""}]});
         api.add_with("done", "x", |p| p["status"]["phase"] = json!("Succeeded"));
-        Instant::now()
     };
-    let long = DrainSettings { volume_detach_timeout: WHILE, ..settings() };
-    let ((end, told), detached) = tokio::join!(run(&api, &long, WHILE * 2, false), detach);
+    // Far longer than this test may take: only what is seen of the volumes can end the drain.
+    let hour = Duration::from_secs(3600);
+    let long = DrainSettings { volume_detach_timeout: hour, ..settings() };
+    let both = async { tokio::join!(run(&api, &long, hour * 2, false), detach) };
+    let ended = tokio::time::timeout(PATIENCE, both).await;
+    let ((end, told), ()) = ended.expect("waits for the volume that stays");
     assert_eq!(end, DrainEnd::Empty);
-    assert!(detached.elapsed() < WHILE / 2, "waited for the volume that stays");
     assert!(told.iter().any(|progress| progress.volumes == [goes]), "{told:?}");
 }
 

@@ -176,11 +176,26 @@ async fn files_that_are_missing_or_none_are_named() {
     }
 }
 
-/// Run by [`an_empty_trust_store_stops_neither_plain_http_nor_an_own_authority`] in a process of its
-/// own, whose environment names an empty trust store.
+/// The trust store is the environment's, which is fixed once threads run. So the test begins by
+/// running itself, and only itself, in an environment that names an empty one.
 #[tokio::test]
-#[ignore = "a part of another test"]
-async fn under_an_empty_trust_store() {
+async fn an_empty_trust_store_stops_neither_plain_http_nor_an_own_authority() {
+    const NAME: &str = "effects::slot::tls_tests::\
+        an_empty_trust_store_stops_neither_plain_http_nor_an_own_authority";
+    const INSIDE: &str = "LOCKKEEPER_TEST_EMPTY_TRUST_STORE";
+    if std::env::var_os(INSIDE).is_none() {
+        let empty = tempfile::tempdir().unwrap();
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME])
+            .env(INSIDE, "1")
+            .env("SSL_CERT_DIR", empty.path())
+            .env("SSL_CERT_FILE", empty.path().join("none"))
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains("1 passed"), "{told}");
+        return;
+    }
     let (base, _task) =
         super::tests::server(super::tests::Manner::Says(super::tests::http("200 OK", "", "")))
             .await;
@@ -191,17 +206,4 @@ async fn under_an_empty_trust_store() {
     assert_eq!(own, SlotAnswer::Granted);
     let none = client(&settings("https://localhost:1".to_owned())).request().await;
     assert_eq!(word(&none), "failed config", "{none:?}");
-}
-
-#[test]
-fn an_empty_trust_store_stops_neither_plain_http_nor_an_own_authority() {
-    let empty = tempfile::tempdir().unwrap();
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "effects::slot::tls_tests::under_an_empty_trust_store"])
-        .env("SSL_CERT_DIR", empty.path())
-        .env("SSL_CERT_FILE", empty.path().join("none"))
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}");
 }

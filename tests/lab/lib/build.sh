@@ -19,6 +19,7 @@ build() {
     need_root
     install_packages
     need_compilers
+    need_mirror
     local begin=$SECONDS release
     cached controlplane "$(controlplane_inputs)" build_controlplane
     for release in "${releases[@]}"; do
@@ -90,6 +91,7 @@ packages_compiled() { echo "$(grep -c / || true) of about 1900 packages"; }
 # === the hosts' systems ===
 
 release_inputs() { # RELEASE
+    need_mirror
     echo "$1 $base_packages,${extra_packages[$1]} $LAB_MIRROR"
     declare -f build_release
 }

@@ -6,7 +6,7 @@
 LAB_DIR=$(realpath -m "${LAB_DIR:-$repository/target/lab}")   # state of the running lab
 export LAB_DIR
 LAB_CACHE=${LAB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lockkeeper-lab}   # what is slow to build
-LAB_MIRROR=${LAB_MIRROR:-http://deb.debian.org/debian}        # Debian mirror of the hosts' systems
+LAB_MIRROR=${LAB_MIRROR:-}                # Debian mirror of the hosts' systems; empty: this machine's own
 LAB_PROFILE=${LAB_PROFILE:-dev}                               # cargo profile of agent and stand-in
 
 # --- the world that it builds ---

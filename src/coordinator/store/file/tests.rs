@@ -1,7 +1,4 @@
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
-
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::super::super::slots::{Claim, Group, Holder};
 use super::*;
@@ -110,47 +107,4 @@ fn a_file_that_cannot_be_read_or_written_is_named() {
     fs::create_dir(folder.path().join("slots.json.new")).unwrap();
     let error = error_text(&store.write(&slots(1)).unwrap_err());
     assert!(error.contains("slots.json.new: creating it: "), "{error}");
-}
-
-/// Run by [`a_kill_loses_nothing_that_was_acknowledged`] in a process of its own.
-#[test]
-#[ignore = "a part of another test"]
-fn writes_until_it_is_killed() {
-    let folder = std::env::var("LOCKKEEPER_TEST_FOLDER").unwrap();
-    let (mut store, _) = FileStore::open(Path::new(&folder)).unwrap();
-    for count in 1.. {
-        store.write(&slots(count)).unwrap();
-        println!("acknowledged {count}");
-    }
-}
-
-#[test]
-fn a_kill_loses_nothing_that_was_acknowledged() {
-    let folder = tempfile::tempdir().unwrap();
-    for round in 1..=5 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "--nocapture"])
-            .arg("coordinator::store::file::tests::writes_until_it_is_killed")
-            .env("LOCKKEEPER_TEST_FOLDER", folder.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut acknowledged = 0;
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut killed = false;
-        while let Some(Ok(line)) = lines.next() {
-            if let Some(count) = line.strip_prefix("acknowledged ") {
-                acknowledged = count.parse().unwrap();
-                if acknowledged >= 7 * round && !killed {
-                    child.kill().unwrap();
-                    killed = true;
-                }
-            }
-        }
-        child.wait().unwrap();
-        assert!(acknowledged >= 7 * round, "it ended by itself after {acknowledged}");
-        let (_, read) = FileStore::open(folder.path()).unwrap();
-        let held = read.groups["default"].holders.len();
-        assert!(held == acknowledged || held == acknowledged + 1, "{held} of {acknowledged}");
-    }
 }
