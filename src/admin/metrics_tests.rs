@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::admin::sample;
-use crate::lifecycle::{Because, Outcome};
+use crate::lifecycle::{Because, Outcome, Waiting};
 
 fn transition(from: Stage, to: Stage, outcome: Option<Outcome>) -> Transition {
     Transition {
@@ -98,4 +98,32 @@ fn a_clock_set_back_measures_nothing() {
     snapshot.at.wall -= jiff::SignedDuration::from_hours(24);
     metrics.observe(&snapshot, &[transition(Stage::Draining, Stage::Yielding, None)]);
     assert!(!metrics.encode().unwrap().contains("stage_duration_seconds_sum{"));
+}
+
+/// An alert on a metric that nobody serves never fires.
+#[test]
+fn alert_rules_name_what_is_served() {
+    const RULES: &str = include_str!("../../packaging/alerts.yaml");
+    let metrics = Metrics::new("0.1.0");
+    metrics.observe(&sample::draining(), &[]);
+    let served = metrics.encode().unwrap();
+    let rules: Vec<&str> = RULES.lines().filter_map(|l| l.trim().strip_prefix("expr: ")).collect();
+    let ours: Vec<&&str> = rules.iter().filter(|rule| rule.contains("lockkeeper_")).collect();
+    assert!(ours.len() >= 6, "{rules:?}");
+    for rule in ours {
+        let begin = rule.find("lockkeeper_").unwrap();
+        let name: String =
+            rule[begin..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+        assert!(served.contains(&format!("# TYPE {name} ")), "{name} is not served");
+        if let Some(reason) = rule.split("{reason=\"").nth(1) {
+            let failed = Waiting::SlotFailed { kind: String::new(), error: String::new() };
+            let known = [failed, Waiting::RecordUnwritable(String::new())];
+            let reason = reason.split('"').next().unwrap();
+            assert!(known.iter().any(|waiting| waiting.code() == reason), "no reason {reason}");
+        }
+        if let Some(state) = rule.split("{state=\"").nth(1) {
+            let state = state.split('"').next().unwrap();
+            assert!(Stage::ALL.iter().any(|stage| stage.name() == state), "no state {state}");
+        }
+    }
 }

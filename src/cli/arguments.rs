@@ -142,6 +142,9 @@ pub(super) enum SlotsCommand {
         group: String,
         /// The id that holds the slot, as `slots list` prints it
         id: String,
+        /// Do not ask whether it is meant
+        #[arg(long)]
+        yes: bool,
     },
 }
 

@@ -17,7 +17,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use tokio_util::sync::CancellationToken;
 
+use crate::signals::unix::{UnixSignal, UnixSignals};
 use crate::telemetry;
 
 use arguments::{Arguments, Command, ConfigCommand, Daemon, SlotsCommand};
@@ -103,7 +105,24 @@ async fn coordinator(root: PathBuf, files: Vec<PathBuf>, daemon: Daemon) -> anyh
     } else {
         crate::config::load_files(&files)?
     };
-    Box::pin(coordinator::run(loaded.settings.coordinator)).await
+    let mut signals = UnixSignals::new().context("cannot listen to signals")?;
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    let told = async move {
+        loop {
+            match signals.next().await {
+                UnixSignal::Stop => stop.cancel(),
+                UnixSignal::Abort => anyhow::bail!("told twice to stop"),
+                UnixSignal::Reload => {
+                    tracing::warn!("the coordinator takes a new configuration at its next start");
+                }
+            }
+        }
+    };
+    tokio::select! {
+        ended = Box::pin(coordinator::run(loaded.settings.coordinator, shutdown)) => ended,
+        aborted = told => aborted,
+    }
 }
 
 /// What both daemons need before they begin.
@@ -124,9 +143,18 @@ fn configuration(root: &Path, command: ConfigCommand, out: &mut dyn Write) -> an
 
 async fn slots(run_dir: &Path, command: SlotsCommand, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
-        SlotsCommand::List { json } => slots::list(run_dir, json, out).await,
-        SlotsCommand::Release { group, id } => slots::release(run_dir, &group, &id, out).await,
+        SlotsCommand::List { json } => write!(out, "{}", slots::list(run_dir, json).await?)?,
+        SlotsCommand::Release { group, id, yes } => {
+            let ask = |text: &str| {
+                if yes {
+                    return Ok(true);
+                }
+                slots::ask_yes_or_no(text, &mut io::stdin().lock(), &mut io::stderr())
+            };
+            writeln!(out, "{}", slots::release(run_dir, &group, &id, ask).await?)?;
+        }
     }
+    Ok(())
 }
 
 /// A configuration that cannot be read must not keep a person from the status: then the usual

@@ -12,7 +12,7 @@ use super::words::{Eyes, clean};
 const COLUMNS: usize = 80;
 
 /// Cells of the drain's bar.
-const BAR_CELLS: usize = 20;
+const BAR_CELLS: usize = 10;
 
 /// Follows the status until the agent ends (a reboot, say) or the caller has enough.
 pub(super) async fn watch(run_dir: &Path, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -51,7 +51,7 @@ fn draw(status: &Status, drawn: &mut Option<String>, out: &mut dyn Write) -> io:
     write!(out, "\r\u{1b}[K{line}")
 }
 
-/// `n1 draining [###############-----] 9 of 12 pods gone, 1 blocked: shop/cart-0 (budget cart)`.
+/// `n1 draining [#######---] 9 of 12 pods gone, 1 blocked: shop/cart-0 (budget cart)`.
 fn progress(status: &Status) -> String {
     let node = status.node.as_deref().unwrap_or("this host");
     let text = match &status.drain {
@@ -81,7 +81,7 @@ mod tests {
     fn a_drain_is_one_line() {
         assert_eq!(
             progress(&Status::of(&sample::draining())),
-            "n1 draining [###############-----] 9 of 12 pods gone, 1 blocked: shop/cart-0 (budget cart)"
+            "n1 draining [#######---] 9 of 12 pods gone, 1 blocked: shop/cart-0 (budget cart)"
         );
         assert_eq!(progress(&Status::of(&sample::idle())), "n1 idle no update is staged");
     }

@@ -29,7 +29,7 @@ pub(super) async fn node_name(
         Ok(review) => review.status.and_then(|status| status.user_info),
         // Not offered, or taken away from `system:authenticated`: there are other ways.
         Err(kube::Error::Api(status)) if matches!(status.code, 403..=405) => None,
-        Err(error) => return Err(Cluster::trouble(&error)),
+        Err(error) => return Err(cluster.explain(&error)),
     };
     if let Some(name) = user.as_ref().and_then(named_by) {
         return Ok(name);
@@ -90,7 +90,7 @@ pub async fn self_check(cluster: &Cluster) -> Vec<String> {
                 }
             }
             Err(error) => {
-                let trouble = Cluster::trouble(&error);
+                let trouble = cluster.explain(&error);
                 missing.push(format!("rights cannot be checked: {}", trouble.text()));
                 return missing;
             }

@@ -53,15 +53,20 @@ pub struct Connection {
     pub client: kube::Client,
     /// Counts from 1; a higher one has replaced this.
     pub generation: u64,
-    /// Where its credential comes from, for messages.
-    pub origin: Arc<str>,
 }
 
 struct Inner {
     settings: NodeSettings,
     refused: AtomicBool,
     held: Mutex<Held>,
-    generation: watch::Sender<u64>,
+    present: watch::Sender<Present>,
+}
+
+/// The client in use, for those who wait for another or speak of its credential.
+#[derive(Default)]
+struct Present {
+    generation: u64,
+    origin: Arc<str>,
 }
 
 /// What is kept between calls.
@@ -84,7 +89,7 @@ impl Cluster {
                 settings: settings.clone(),
                 refused: AtomicBool::new(false),
                 held: Mutex::default(),
-                generation: watch::Sender::new(0),
+                present: watch::Sender::default(),
             }),
         }
     }
@@ -120,19 +125,19 @@ impl Cluster {
             Err(error) => Err(error),
         };
         // Told even of a failure: whoever holds the old client must not go on with it.
-        let generation = *self.inner.generation.borrow() + 1;
+        let generation = self.inner.present.borrow().generation + 1;
+        let origin: Arc<str> = loaded.origin.into();
         let result = match built {
             Ok(client) => {
-                tracing::debug!(origin = loaded.origin, generation, "API client built");
-                let origin = loaded.origin.into();
-                let connection = Connection { client, generation, origin };
+                tracing::debug!(origin = &*origin, generation, "API client built");
+                let connection = Connection { client, generation };
                 held.connection = Some(connection.clone());
                 Ok(connection)
             }
             Err(error) => Err(NodeTrouble::NoCredential(error.to_string())),
         };
         drop(held);
-        self.inner.generation.send_replace(generation);
+        self.inner.present.send_replace(Present { generation, origin });
         result
     }
 
@@ -156,8 +161,8 @@ impl Cluster {
     /// Comes back once `connection` should be replaced: its files changed, or another client was
     /// built since. An open watch would go on with an expired certificate and prove nothing.
     pub async fn outdated(&self, connection: &Connection) {
-        let mut generation = self.inner.generation.subscribe();
-        let replaced = generation.wait_for(|now| *now != connection.generation);
+        let mut present = self.inner.present.subscribe();
+        let replaced = present.wait_for(|present| present.generation != connection.generation);
         tokio::select! {
             _ = replaced => {}
             () = self.changed() => {}
@@ -212,6 +217,19 @@ impl Cluster {
     pub fn trouble(error: &kube::Error) -> NodeTrouble {
         trouble::trouble(error)
     }
+
+    /// Like [`Cluster::trouble`], and names the credential where it is the credential's.
+    pub fn explain(&self, error: &kube::Error) -> NodeTrouble {
+        let origin = self.inner.present.borrow().origin.clone();
+        match Self::trouble(error) {
+            NodeTrouble::Refused(text) => NodeTrouble::Refused(format!("{origin}: {text}")),
+            NodeTrouble::Forbidden(text) => NodeTrouble::Forbidden(format!("{origin}: {text}")),
+            NodeTrouble::NoCredential(text) => {
+                NodeTrouble::NoCredential(format!("{origin}: {text}"))
+            }
+            trouble @ (NodeTrouble::Missing(_) | NodeTrouble::Unreachable(_)) => trouble,
+        }
+    }
 }
 
 impl fmt::Debug for Cluster {
@@ -222,10 +240,7 @@ impl fmt::Debug for Cluster {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("generation", &self.generation)
-            .field("origin", &self.origin)
-            .finish_non_exhaustive()
+        f.debug_struct("Connection").field("generation", &self.generation).finish_non_exhaustive()
     }
 }
 

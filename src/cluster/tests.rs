@@ -116,7 +116,10 @@ async fn a_401_has_the_client_built_anew() {
     api.take_token("second-token");
     let nodes: Api<Node> = Api::all(first.client);
     let error = cluster.bounded(nodes.get(NODE)).await.unwrap_err();
-    assert!(matches!(Cluster::trouble(&error), NodeTrouble::Refused(_)), "{error}");
+    let trouble = cluster.explain(&error);
+    assert!(matches!(trouble, NodeTrouble::Refused(_)), "{trouble:?}");
+    let file = api.kubeconfig().display().to_string();
+    assert!(trouble.text().starts_with(&file), "{trouble:?}");
     assert_eq!(cluster.connection().await.unwrap().generation, 2);
     assert_eq!(cluster.connection().await.unwrap().generation, 2);
 

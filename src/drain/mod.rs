@@ -11,5 +11,5 @@ mod queue;
 
 pub use answer::{Answer, Cause, Reply, judge};
 pub use classify::{EmptyDirs, RefusalRule, Rules, Stays, Tier, Unmanaged, Verdict, classify};
-pub use progress::{Obstacle, ObstacleKind, Progress};
+pub use progress::{Obstacle, ObstacleKind, Progress, in_order};
 pub use queue::{Ask, Claim, How, Limits, PodId, Queue, Standing};

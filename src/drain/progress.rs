@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::queue::PodId;
+
 /// Why a pod does not leave.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
@@ -67,7 +69,20 @@ pub struct Progress {
     pub volumes: Vec<String>,
 }
 
+/// Obstacles in the order in which people see them, the same each time: namespace, then pod.
+pub fn in_order(mut obstacles: Vec<Obstacle>) -> Vec<Obstacle> {
+    obstacles.sort_by(|a, b| (&a.namespace, &a.pod).cmp(&(&b.namespace, &b.pod)));
+    obstacles
+}
+
 // === impl Obstacle ===
+
+impl Obstacle {
+    /// This pod stands in the way.
+    pub fn of(pod: &PodId, kind: ObstacleKind) -> Self {
+        Self { namespace: pod.namespace.clone(), pod: pod.name.clone(), kind }
+    }
+}
 
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

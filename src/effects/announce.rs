@@ -135,7 +135,7 @@ fn passing(trouble: &NodeTrouble) -> bool {
 async fn show(cluster: &Cluster, announcement: &Announcement) -> Result<(), NodeTrouble> {
     let api: Api<Node> = Api::all(cluster.client().await?);
     let name = cluster.node_name().await?;
-    let trouble = |error: kube::Error| Cluster::trouble(&error);
+    let trouble = |error: kube::Error| cluster.explain(&error);
     // `nodes`, since a kubelet's identity may not read `nodes/status`.
     let node = cluster.bounded(api.get(&name)).await.map_err(trouble)?;
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..Default::default() };
@@ -196,7 +196,7 @@ async fn write_event(
     // `kubectl describe node` finds Events by the UID.
     let uid = match cluster.bounded(nodes.get(&name)).await {
         Ok(node) => node.metadata.uid,
-        Err(error) => return Err(Cluster::trouble(&error)),
+        Err(error) => return Err(cluster.explain(&error)),
     };
     // Events about objects without a namespace belong into `default`.
     let events: Api<NodeEvent> = Api::namespaced(client, "default");
@@ -205,7 +205,7 @@ async fn write_event(
         Ok(_) => Ok(()),
         // Its name is made of its content: an earlier try had arrived.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(error) => Err(Cluster::trouble(&error)),
+        Err(error) => Err(cluster.explain(&error)),
     }
 }
 

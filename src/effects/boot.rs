@@ -14,6 +14,12 @@ const BOOT_COMPLETE: &str = "ostree-boot-complete.service";
 /// How long the journal may take: on a slow disk it is searched.
 const JOURNAL_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How often systemd is asked again; early in a boot the bus may still be coming.
+const EVIDENCE_RETRIES: u32 = 5;
+
+/// Rest between.
+const EVIDENCE_REST: Duration = Duration::from_secs(1);
+
 /// Longest text of a failure that is kept, in characters.
 const FAILURE_LENGTH: usize = 512;
 
@@ -64,7 +70,15 @@ async fn soft_reboots(host: &Host) -> Result<u32, BusError> {
 /// What this boot says about the one before it. The stamp in /boot is deleted by the unit that reads
 /// it, so that its result is looked at.
 pub async fn evidence(host: &Host) -> BootEvidence {
-    match finalize_failed(host).await {
+    let mut failed = finalize_failed(host).await;
+    for _ in 0..EVIDENCE_RETRIES {
+        if failed.is_ok() {
+            break;
+        }
+        tokio::time::sleep(EVIDENCE_REST).await;
+        failed = finalize_failed(host).await;
+    }
+    match failed {
         Ok(false) => BootEvidence::default(),
         Ok(true) => BootEvidence { finalize_failure: Some(failure_text(host).await) },
         Err(error) => {

@@ -149,7 +149,7 @@ async fn change<A>(
                 }
                 tokio::time::sleep(CONFLICT_REST * conflicts).await;
             }
-            Err(error) => return Err(Cluster::trouble(&error)),
+            Err(error) => return Err(cluster.explain(&error)),
         }
     }
 }
@@ -175,7 +175,7 @@ async fn get(cluster: &Cluster) -> Result<(Api<Node>, Node), NodeTrouble> {
     let api: Api<Node> = Api::all(client);
     match cluster.bounded(api.get(&name)).await {
         Ok(node) => Ok((api, node)),
-        Err(error) => Err(Cluster::trouble(&error)),
+        Err(error) => Err(cluster.explain(&error)),
     }
 }
 

@@ -121,8 +121,8 @@ impl Store {
 
     fn set_aside(&self, path: &Path) -> Option<PathBuf> {
         // A handful is kept for those who want to look; the oldest name is used again after that.
-        let free = (1..=9).map(|n| self.dir.join(format!("{NAME}.unreadable-{n}")));
-        let to = free.clone().find(|to| !to.exists()).or_else(|| free.last())?;
+        let mut free = (1..=9).map(|n| self.dir.join(format!("{NAME}.unreadable-{n}")));
+        let to = free.clone().find(|to| !to.exists()).or_else(|| free.next_back())?;
         fs::rename(path, &to).ok()?;
         Some(to)
     }

@@ -63,10 +63,10 @@ impl Heart<'_> {
             return Err(Waiting::ShuttingDown);
         }
         let judged = self.judge();
-        if self.down_by_us() {
-            if let Some(held) = gates::hold(&self.state) {
-                return Err(held);
-            }
+        if self.down_by_us()
+            && let Some(held) = gates::hold(&self.state)
+        {
+            return Err(held);
         }
         if let Err(reason) = self.kubelet_ready() {
             self.state.run.well_since = None;
@@ -183,10 +183,10 @@ impl Heart<'_> {
     }
 
     pub(super) fn releasing(&mut self) -> Verdict {
-        if self.slot_may_be_ours() {
-            if let Some(reason) = self.other_client_holds() {
-                return Verdict::Wait(reason);
-            }
+        if self.slot_may_be_ours()
+            && let Some(reason) = self.other_client_holds()
+        {
+            return Verdict::Wait(reason);
         }
         if self.slot_may_be_ours() {
             self.preempt_request();

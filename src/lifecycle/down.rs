@@ -54,10 +54,10 @@ impl Heart<'_> {
             self.state.run.drained_at = self.now.since_boot;
             return self.last_looks(attempt);
         }
-        if let Some(confirmed) = self.state.run.confirmed {
-            if self.passed(confirmed, self.policy.confirm_every, "confirm the slot") {
-                self.launch(Effect::RequestSlot { attempt: attempt.clone() });
-            }
+        if let Some(confirmed) = self.state.run.confirmed
+            && self.passed(confirmed, self.policy.confirm_every, "confirm the slot")
+        {
+            self.launch(Effect::RequestSlot { attempt: attempt.clone() });
         }
         if self.state.run.doubt_cordon {
             self.launch(Effect::ReadNode);
@@ -220,12 +220,14 @@ impl Heart<'_> {
         if let Some(why) = self.state.unwritable.clone() {
             return self.give_up(Because::RecordUnwritable, why);
         }
-        let because = match reason {
-            Waiting::Confirming | Waiting::SlotFailed { .. } | Waiting::SlotPending(_) => {
-                Because::SlotUnconfirmed
-            }
-            _ if self.state.run.drained => Because::GateClosed,
-            _ => Because::DrainDeadline,
+        let slot = matches!(
+            reason,
+            Waiting::Confirming | Waiting::SlotFailed { .. } | Waiting::SlotPending(_)
+        );
+        let because = match (slot, self.state.run.drained) {
+            (true, _) => Because::SlotUnconfirmed,
+            (false, true) => Because::GateClosed,
+            (false, false) => Because::DrainDeadline,
         };
         let text = reason.to_string();
         self.give_up(because, text)

@@ -117,7 +117,7 @@ fn read_start(file: &Path) -> std::io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 
     use std::fs;
     use std::time::Duration;

@@ -128,7 +128,7 @@ async fn session(cluster: &Cluster, teller: &mut Teller) -> Ended {
 }
 
 async fn list_and_watch(cluster: &Cluster, connection: &Connection, teller: &mut Teller) -> Ended {
-    let failed = |error: kube::Error| Ended::Over(Some(Cluster::trouble(&error)));
+    let failed = |error: kube::Error| Ended::Over(Some(cluster.explain(&error)));
     let name = match cluster.node_name().await {
         Ok(name) => name,
         Err(trouble) => return Ended::Over(Some(trouble)),

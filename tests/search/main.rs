@@ -4,7 +4,13 @@
 //! From every state that was reached the world is also played to its end without further faults:
 //! the node must end uncordoned and its slot released, or name what it waits for.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::wildcard_enum_match_arm
+)]
 
 mod world;
 

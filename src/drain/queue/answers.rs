@@ -19,6 +19,9 @@ impl Queue {
     pub fn answered(&mut self, uid: &str, answer: &Answer, now: Duration) {
         self.in_flight.remove(uid);
         self.note_server(answer, now);
+        if matches!(answer, Answer::Gone | Answer::Elsewhere) {
+            self.told_gone.insert(uid.to_owned());
+        }
         let probed = self.end_probe(uid);
         if *answer == Answer::Accepted {
             self.opened(uid, probed.as_ref(), now);

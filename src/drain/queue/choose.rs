@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Ask, BudgetKey, Claim, Entry, FINISHED_WAIT, How, Queue, Standing, State, obstacle};
+use super::{Ask, BudgetKey, Claim, Entry, FINISHED_WAIT, How, Queue, Standing, State};
 use crate::drain::classify::Tier;
-use crate::drain::progress::{Obstacle, ObstacleKind, Progress};
+use crate::drain::progress::{Obstacle, ObstacleKind, Progress, in_order};
 
 impl Queue {
     /// The requests to send now; each of them is under way until it is answered.
@@ -70,7 +70,9 @@ impl Queue {
                 | State::Leaving
                 | State::Finished { .. } => None,
             });
-            Standing::Impossible(sorted(self.refused.values().cloned().chain(forbidden)))
+            Standing::Impossible(in_order(
+                self.refused.values().cloned().chain(forbidden).collect(),
+            ))
         } else if self.pods.is_empty() {
             Standing::Empty
         } else {
@@ -84,7 +86,7 @@ impl Queue {
         Progress {
             total: self.pods.len() + self.gone,
             gone: self.gone,
-            obstacles: sorted(self.refused.values().cloned().chain(waiting)),
+            obstacles: in_order(self.refused.values().cloned().chain(waiting).collect()),
             volumes: Vec::new(),
         }
     }
@@ -187,7 +189,7 @@ impl Queue {
             State::Leaving | State::Finished { .. } => ObstacleKind::Terminating,
             State::Forbidden(says) => ObstacleKind::Forbidden { says: says.clone() },
         };
-        Some(obstacle(&entry.id, kind))
+        Some(Obstacle::of(&entry.id, kind))
     }
 }
 
@@ -196,10 +198,4 @@ impl Entry {
     fn rank(&self) -> (i32, &str, &str) {
         (self.priority, &self.id.namespace, &self.id.name)
     }
-}
-
-fn sorted(obstacles: impl Iterator<Item = Obstacle>) -> Vec<Obstacle> {
-    let mut obstacles: Vec<Obstacle> = obstacles.collect();
-    obstacles.sort_by(|a, b| (&a.namespace, &a.pod).cmp(&(&b.namespace, &b.pod)));
-    obstacles
 }

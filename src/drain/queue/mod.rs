@@ -3,15 +3,18 @@
 //! The watch says what is there, answers say what was allowed, time is an argument, and out come
 //! the requests to send now. Only the watch makes a pod count as gone.
 
+mod answers;
+mod choose;
+#[cfg(test)]
+mod orders;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-
-mod answers;
-mod choose;
-#[cfg(test)]
-mod tests;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::answer::Answer;
 use super::classify::{
@@ -99,6 +102,8 @@ pub struct Queue {
     refused: BTreeMap<String, Obstacle>,
     gone: usize,
     in_flight: BTreeSet<String>,
+    /// Gone by an answer, while the watch still shows them: never asked again.
+    told_gone: BTreeSet<String>,
     budgets: BTreeMap<BudgetKey, Budget>,
     /// Which budget last refused a pod of this controller.
     owners: BTreeMap<String, BudgetKey>,
@@ -156,6 +161,16 @@ enum State {
     Forbidden(String),
 }
 
+// === impl PodId ===
+
+impl PodId {
+    /// The identity of a pod; `None`: it lacks a part, as no object of an API server does.
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let ObjectMeta { uid, namespace, name, .. } = &pod.metadata;
+        Some(Self { uid: uid.clone()?, namespace: namespace.clone()?, name: name.clone()? })
+    }
+}
+
 // === impl Queue: what is seen ===
 
 impl Queue {
@@ -171,6 +186,7 @@ impl Queue {
             refused: BTreeMap::new(),
             gone: 0,
             in_flight: BTreeSet::new(),
+            told_gone: BTreeSet::new(),
             budgets: BTreeMap::new(),
             owners: BTreeMap::new(),
             hold_until: Duration::ZERO,
@@ -180,7 +196,7 @@ impl Queue {
 
     /// The list or the watch shows a pod of this node.
     pub fn seen(&mut self, pod: &Pod, now: Duration) {
-        let Some(id) = pod_id(pod) else { return };
+        let Some(id) = PodId::of(pod) else { return };
         self.staying.remove(&id.uid);
         self.refused.remove(&id.uid);
         match classify(pod, &self.rules) {
@@ -193,7 +209,7 @@ impl Queue {
             Verdict::Refuse { rule } => {
                 self.pods.remove(&id.uid);
                 let kind = ObstacleKind::Refused { rule: rule.to_string() };
-                self.refused.insert(id.uid.clone(), obstacle(&id, kind));
+                self.refused.insert(id.uid.clone(), Obstacle::of(&id, kind));
             }
         }
     }
@@ -205,6 +221,7 @@ impl Queue {
         }
         self.staying.remove(uid);
         self.refused.remove(uid);
+        self.told_gone.remove(uid);
     }
 
     /// A list is complete; what it does not name has gone.
@@ -240,7 +257,8 @@ impl Queue {
         });
         entry.ready = is_ready(pod);
         entry.terminating = is_terminating(pod);
-        if entry.terminating && !matches!(entry.state, State::Asking { .. }) {
+        let leaving = entry.terminating || self.told_gone.contains(&entry.id.uid);
+        if leaving && !matches!(entry.state, State::Asking { .. }) {
             entry.state = State::Leaving;
         }
     }
@@ -258,15 +276,6 @@ impl Queue {
     }
 }
 
-/// The identity of a pod; one without is no object of an API server.
-fn pod_id(pod: &Pod) -> Option<PodId> {
-    Some(PodId {
-        uid: pod.metadata.uid.clone()?,
-        namespace: pod.metadata.namespace.clone()?,
-        name: pod.metadata.name.clone()?,
-    })
-}
-
 /// The claims of a pod; a generic ephemeral volume has one named after pod and volume.
 fn claims(id: &PodId, pod: &Pod) -> Vec<Claim> {
     let named = volumes(pod).filter_map(|volume| {
@@ -281,8 +290,4 @@ fn claims(id: &PodId, pod: &Pod) -> Vec<Claim> {
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_deref());
     conditions.unwrap_or_default().iter().any(|c| c.type_ == "Ready" && c.status == "True")
-}
-
-fn obstacle(id: &PodId, kind: ObstacleKind) -> Obstacle {
-    Obstacle { namespace: id.namespace.clone(), pod: id.name.clone(), kind }
 }

@@ -17,11 +17,12 @@ mod tests;
 
 use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -46,7 +47,7 @@ const LANDING: Duration = Duration::from_secs(10);
 
 /// How often in a row the list must be refused before that is believed. An API server that has
 /// just started refuses what it will allow a moment later.
-const FORBIDDEN_TIMES: u32 = 4;
+const FORBIDDEN_TIMES: u32 = 5;
 
 type Future<T> = Pin<Box<dyn std::future::Future<Output = T> + Send>>;
 
@@ -62,8 +63,9 @@ pub async fn drain(
     stop: CancellationToken,
 ) -> DrainEnd {
     let (sender, mut seen) = mpsc::channel(SEEN_WAITING);
-    let mut watching: Future<()> = Box::pin(pods::watch(cluster.clone(), sender));
     let mut drain = Drain::new(cluster, settings, delete, progress);
+    let watch = pods::watch(cluster.clone(), sender, drain.outage.doubt.clone());
+    let mut watching: Future<()> = Box::pin(watch);
     let deadline = drain.began + within;
     let end = loop {
         if let Some(end) = drain.step() {
@@ -114,8 +116,20 @@ struct Drain {
     /// Why the pods cannot be seen, and how often in a row that was a matter of rights.
     trouble: Option<NodeTrouble>,
     forbidden: u32,
+    outage: Outage,
     volumes: Volumes,
     teller: Teller,
+}
+
+/// Requests that no server answered, and what the watch said meanwhile.
+#[derive(Default)]
+struct Outage {
+    /// No server has answered a request since a first one was lost.
+    lasts: bool,
+    /// The watch has said something since then, so its connection lives.
+    watch_lives: bool,
+    /// Tells the watch that it may be dead.
+    doubt: Arc<Notify>,
 }
 
 /// The wait for volumes, once all pods have gone.
@@ -152,6 +166,7 @@ impl Drain {
             flights: FuturesUnordered::new(),
             trouble: None,
             forbidden: 0,
+            outage: Outage::default(),
             volumes: Volumes::new(settings.volume_detach_timeout),
             teller: Teller::new(progress),
         }
@@ -187,6 +202,7 @@ impl Drain {
     }
 
     fn seen(&mut self, seen: Seen) {
+        self.outage.watch_lives = true;
         let now = self.began.elapsed();
         if let Seen::Trouble(trouble) = seen {
             let forbidden = matches!(trouble, NodeTrouble::Forbidden(_));
@@ -212,6 +228,7 @@ impl Drain {
         let wake = self.queue.wake(self.began.elapsed()).map(|at| self.began + at);
         tokio::select! {
             Some((uid, answer)) = self.flights.next() => {
+                self.outage.note(&answer);
                 self.queue.answered(&uid, &answer, self.began.elapsed());
             }
             () = at(wake) => {}
@@ -261,6 +278,23 @@ impl Drain {
         if timeout(LANDING, all).await.is_err() {
             tracing::warn!(requests = self.flights.len(), "given up unanswered");
         }
+    }
+}
+
+// === impl Outage ===
+
+impl Outage {
+    /// A connection that died with the server, or with the way to it, keeps its silence for
+    /// minutes. So once requests are answered again, a watch that said nothing is begun anew.
+    fn note(&mut self, answer: &Answer) {
+        let lost = matches!(answer, Answer::Unreachable { .. });
+        if lost && !self.lasts {
+            self.watch_lives = false;
+        }
+        if !lost && self.lasts && !self.watch_lives {
+            self.doubt.notify_one();
+        }
+        self.lasts = lost;
     }
 }
 

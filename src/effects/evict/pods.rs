@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::runtime::watcher::{self, Event, watcher};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
 
 use super::request::{PAGE_SIZE, selector};
@@ -41,11 +43,16 @@ pub(super) enum Seen {
 /// The receiver is gone.
 struct Closed;
 
-/// Tells what happens to the pods of this Node; comes back only when the receiver is gone.
-pub(super) async fn watch(cluster: Cluster, seen: Sender<Seen>) {
+/// Tells what happens to the pods of this Node; comes back only when the receiver is gone. `doubt`
+/// has it list and watch anew, since its connection may be dead without a word.
+pub(super) async fn watch(cluster: Cluster, seen: Sender<Seen>, doubt: Arc<Notify>) {
     let mut failures = 0;
     loop {
-        match session(&cluster, &seen, &mut failures).await {
+        let ended = tokio::select! {
+            ended = session(&cluster, &seen, &mut failures) => ended,
+            () = doubt.notified() => continue,
+        };
+        match ended {
             Err(Closed) => return,
             Ok(trouble) => {
                 if rest(trouble, &mut failures, &seen).await.is_err() {

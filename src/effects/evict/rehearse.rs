@@ -10,7 +10,9 @@ use super::request::{ask, bounded, list};
 use super::rules;
 use crate::cluster::Cluster;
 use crate::config::DrainSettings;
-use crate::drain::{Answer, Ask, How, Obstacle, ObstacleKind, PodId, Rules, Verdict, classify};
+use crate::drain::{
+    Answer, Ask, How, Obstacle, ObstacleKind, PodId, Rules, Verdict, classify, in_order,
+};
 use crate::lifecycle::{NodeTrouble, Rehearsal, Verification};
 use crate::model::NodeUid;
 
@@ -74,7 +76,11 @@ async fn look(
     let rules = rules(settings);
     let left: Vec<Obstacle> =
         list(cluster).await?.iter().filter_map(|pod| left_over(pod, &rules)).collect();
-    if left.is_empty() { Ok(Verification::Good) } else { Ok(Verification::NotEmpty(sorted(left))) }
+    if left.is_empty() {
+        Ok(Verification::Good)
+    } else {
+        Ok(Verification::NotEmpty(in_order(left)))
+    }
 }
 
 /// A pod that should have gone.
@@ -85,7 +91,7 @@ fn left_over(pod: &Pod, rules: &Rules) -> Option<Obstacle> {
         Verdict::Await { .. } => ObstacleKind::Terminating,
         Verdict::Refuse { rule } => ObstacleKind::Refused { rule: rule.to_string() },
     };
-    Some(obstacle(&id(pod), kind))
+    Some(Obstacle::of(&PodId::of(pod)?, kind))
 }
 
 async fn ask_all(
@@ -96,11 +102,12 @@ async fn ask_all(
     let mut obstacles = Vec::new();
     let mut targets = Vec::new();
     for pod in list(cluster).await? {
+        let Some(id) = PodId::of(&pod) else { continue };
         match classify(&pod, &rules) {
-            Verdict::Evict { .. } => targets.push(id(&pod)),
+            Verdict::Evict { .. } => targets.push(id),
             Verdict::Refuse { rule } => {
                 let kind = ObstacleKind::Refused { rule: rule.to_string() };
-                obstacles.push(obstacle(&id(&pod), kind));
+                obstacles.push(Obstacle::of(&id, kind));
             }
             // What terminates leaves without being asked.
             Verdict::Await { .. } | Verdict::Leave { .. } => {}
@@ -113,7 +120,7 @@ async fn ask_all(
     while let Some(answer) = answers.next().await {
         obstacles.extend(answer?);
     }
-    Ok(sorted(obstacles))
+    Ok(in_order(obstacles))
 }
 
 /// Asks one pod until there is a verdict, a few times.
@@ -171,22 +178,5 @@ fn obstacle_in(pod: &PodId, answer: Answer) -> Result<Option<Obstacle>, NodeTrou
         Answer::CredentialRefused { says } => return Err(NodeTrouble::Refused(says)),
         Answer::Unreachable { says } => return Err(NodeTrouble::Unreachable(says)),
     };
-    Ok(Some(obstacle(pod, kind)))
-}
-
-fn id(pod: &Pod) -> PodId {
-    PodId {
-        uid: pod.metadata.uid.clone().unwrap_or_default(),
-        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
-        name: pod.metadata.name.clone().unwrap_or_default(),
-    }
-}
-
-fn obstacle(pod: &PodId, kind: ObstacleKind) -> Obstacle {
-    Obstacle { namespace: pod.namespace.clone(), pod: pod.name.clone(), kind }
-}
-
-fn sorted(mut obstacles: Vec<Obstacle>) -> Vec<Obstacle> {
-    obstacles.sort_by(|a, b| (&a.namespace, &a.pod).cmp(&(&b.namespace, &b.pod)));
-    obstacles
+    Ok(Some(Obstacle::of(pod, kind)))
 }

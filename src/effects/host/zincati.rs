@@ -118,7 +118,7 @@ fn merge(merged: &mut Updates, text: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::type_complexity)]
 
     use std::fs;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use zbus::{Connection, Message, MessageStream, Variant};
 
-use super::{Staged, os_interface};
+use super::{BUSY_TRIES, REST, Staged, os_interface};
 use crate::lifecycle::RebootAnswer;
 use crate::model::AttemptId;
 use crate::signals::bus::{BusError, CALL_TIMEOUT, Link, one_line};
@@ -33,6 +33,9 @@ const CHANGED_NOTHING: [&str; 9] = [
 /// Text with which a daemon that has already queued a reboot refuses everything else.
 const REBOOT_QUEUED: &str = "Reboot initiated";
 
+/// "Transaction in progress" and "System transaction in progress".
+const IN_PROGRESS: &str = "ransaction in progress";
+
 const TRANSACTION: &str = "org.projectatomic.rpmostree1.Transaction";
 
 /// How one transaction ended.
@@ -50,14 +53,14 @@ enum End {
 
 /// Finalizes what is staged. If the daemon calls it by another of its names, that one is taken.
 pub(super) async fn finalize(link: &Link, staged: &Staged, attempt: &AttemptId) -> RebootAnswer {
-    let mut end = transaction(link, staged, &staged.identity, attempt).await;
+    let mut end = patiently(link, staged, &staged.identity, attempt).await;
     if let End::Failed(text) | End::NotBegun(text) = &end
         && let Some(name) = found_name(text)
         && name != staged.identity
         && staged.entry.is_called(name)
     {
         tracing::info!(name, "the daemon calls the deployment by another name");
-        end = transaction(link, staged, name, attempt).await;
+        end = patiently(link, staged, name, attempt).await;
     }
     match end {
         End::Finished => RebootAnswer::Accepted,
@@ -67,6 +70,23 @@ pub(super) async fn finalize(link: &Link, staged: &Staged, attempt: &AttemptId) 
             RebootAnswer::Refused(text)
         }
         End::Failed(text) | End::Unknown(text) => RebootAnswer::Unknown(text),
+    }
+}
+
+/// As [`transaction`], behind the one that is under way: the last one of ours is so until the daemon
+/// has noticed that we hung up.
+async fn patiently(link: &Link, staged: &Staged, name: &str, attempt: &AttemptId) -> End {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match transaction(link, staged, name, attempt).await {
+            End::NotBegun(text) if text.contains(IN_PROGRESS) && tries < BUSY_TRIES => {
+                tokio::time::sleep(REST).await;
+            }
+            end @ (End::NotBegun(_) | End::Finished | End::Failed(_) | End::Unknown(_)) => {
+                return end;
+            }
+        }
     }
 }
 

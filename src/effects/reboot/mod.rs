@@ -205,7 +205,15 @@ pub async fn logind_reboot(host: &Host, message: &str) -> RebootAnswer {
     };
     wall_message(&link, message).await;
     let answer = match call_reboot(&link, flags).await {
-        Err(error) if flags != 0 && is_invalid(&error) => call_reboot(&link, 0).await,
+        // This logind does not know the flag and would pass over inhibitors.
+        Err(error) if flags != 0 && is_invalid(&error) => match blockers(&link).await {
+            Ok(None) => call_reboot(&link, 0).await,
+            Ok(Some(blockers)) => {
+                clear_wall_message(&link).await;
+                return RebootAnswer::Refused(blockers);
+            }
+            Err(error) => Err(error),
+        },
         other => other,
     };
     let answer = match answer {
@@ -230,20 +238,22 @@ async fn understand_reboot_error(link: &Link, error: &BusError) -> RebootAnswer 
     match error.name().as_deref() {
         Some("org.freedesktop.login1.OperationInProgress") => RebootAnswer::Accepted,
         Some("org.freedesktop.login1.BlockedByInhibitorLock") => {
-            let blockers = match super::host::inhibitors(link).await {
-                Ok(found) => found
-                    .iter()
-                    .map(|one| format!("{} ({})", one.who, one.why))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-                Err(error) => error.text(),
-            };
-            RebootAnswer::Refused(format!("blocked by an inhibitor lock: {blockers}"))
+            RebootAnswer::Refused(match blockers(link).await {
+                Ok(Some(blockers)) => blockers,
+                Ok(None) | Err(_) => error.text(),
+            })
         }
         // The connection went down, perhaps with the host.
         Some("org.freedesktop.DBus.Error.NoReply") | None => RebootAnswer::Unknown(error.text()),
         Some(_) => RebootAnswer::Refused(error.text()),
     }
+}
+
+/// Who blocks a reboot, for people.
+async fn blockers(link: &Link) -> Result<Option<String>, BusError> {
+    let found = super::host::inhibitors(link).await?;
+    let names: Vec<String> = found.iter().map(|one| format!("{} ({})", one.who, one.why)).collect();
+    Ok((!names.is_empty()).then(|| format!("blocked by an inhibitor lock: {}", names.join(", "))))
 }
 
 /// What an `OS` object of rpm-ostreed is called by.

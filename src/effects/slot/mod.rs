@@ -65,7 +65,7 @@ enum Backend {
     Missing,
     /// A single machine: nobody to ask.
     Nobody,
-    FleetLock(Server),
+    FleetLock(Box<Server>),
 }
 
 /// A FleetLock server, its settings once checked.
@@ -90,7 +90,9 @@ impl SlotClient {
         let backend = match backend {
             None => Backend::Missing,
             Some(SlotBackend::None) => Backend::Nobody,
-            Some(SlotBackend::FleetLock(settings)) => Backend::FleetLock(Server::new(settings)?),
+            Some(SlotBackend::FleetLock(settings)) => {
+                Backend::FleetLock(Box::new(Server::new(settings)?))
+            }
         };
         Ok(Self { backend: Arc::new(backend) })
     }
@@ -171,6 +173,15 @@ impl SlotClient {
                 retry_after: None,
             },
         }
+    }
+}
+
+#[cfg(test)]
+impl SlotClient {
+    /// A client that no proxy of the tests' environment gets between.
+    pub(crate) fn direct(settings: &SlotServer) -> Result<Self, SlotError> {
+        let server = Server { environment_proxy: false, ..Server::new(settings)? };
+        Ok(Self { backend: Arc::new(Backend::FleetLock(Box::new(server))) })
     }
 }
 

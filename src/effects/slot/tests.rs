@@ -37,11 +37,8 @@ pub(super) fn settings(base_url: String) -> SlotServer {
     }
 }
 
-/// A client that no proxy of the tests' environment gets between.
 pub(super) fn client(settings: &SlotServer) -> SlotClient {
-    let server = Server::new(settings).unwrap();
-    let backend = Backend::FleetLock(Server { environment_proxy: false, ..server });
-    SlotClient { backend: Arc::new(backend) }
+    SlotClient::direct(settings).unwrap()
 }
 
 /// Reads one request: its head and as much body as it announces.
@@ -275,7 +272,7 @@ async fn the_machine_id_is_read_when_it_is_needed() {
         environment_proxy: false,
         ..Server::new(&SlotServer { id: None, ..settings(base) }).unwrap()
     };
-    let client = SlotClient { backend: Arc::new(Backend::FleetLock(server)) };
+    let client = SlotClient { backend: Arc::new(Backend::FleetLock(Box::new(server))) };
     let answer = client.request().await;
     assert_eq!(word(&answer), "failed io");
     assert!(format!("{answer:?}").contains("machine-id"), "{answer:?}");

@@ -47,15 +47,27 @@ pub(super) async fn client(
     settings: &SlotServer,
     environment_proxy: bool,
 ) -> Result<Client, Trouble> {
-    let plain = settings.base_url.to_ascii_lowercase().starts_with("http://");
-    match builder(settings, environment_proxy).await?.build() {
-        Ok(client) => Ok(client),
-        // Without a system trust store reqwest fails to build even where TLS is not asked for.
-        Err(_) if plain && settings.ca_file.is_none() && settings.client_certificate.is_none() => {
-            let builder = builder(settings, environment_proxy).await?;
-            builder.tls_certs_only(Vec::new()).build().map_err(unusable)
-        }
-        Err(e) => Err(unusable(e)),
+    let mut builder = builder(settings, environment_proxy).await?;
+    if settings.ca_file.is_none() && !speaks_tls(settings, environment_proxy) {
+        // The system's trust store is slow to read, and where there is none reqwest refuses to
+        // build, though nobody asked for TLS.
+        builder = builder.tls_certs_only(Vec::new());
+    }
+    builder.build().map_err(unusable)
+}
+
+/// Whether anything on the way is reached over TLS: the server, or a proxy.
+fn speaks_tls(settings: &SlotServer, environment_proxy: bool) -> bool {
+    let is_https = |url: &str| url.trim().to_ascii_lowercase().starts_with("https://");
+    if is_https(&settings.base_url) {
+        return true;
+    }
+    match &settings.proxy {
+        Some(proxy) => is_https(proxy),
+        None if environment_proxy => ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"]
+            .iter()
+            .any(|name| std::env::var(name).is_ok_and(|proxy| is_https(&proxy))),
+        None => false,
     }
 }
 

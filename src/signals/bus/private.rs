@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use super::{Bus, Link};
+use super::Bus;
 
 /// A `dbus-daemon` that ends with the test.
 #[derive(Debug)]
@@ -26,10 +26,6 @@ impl PrivateBus {
 
     pub(crate) fn bus(&self) -> Bus {
         Bus::At(self.address.clone())
-    }
-
-    pub(crate) async fn connect(&self) -> Link {
-        self.bus().connect().await.unwrap()
     }
 
     /// Ends the daemon and starts another one at the same address.

@@ -127,6 +127,27 @@ async fn a_watch_that_breaks_is_no_trouble_and_loses_nothing() {
 }
 
 #[tokio::test]
+async fn a_failure_that_passes_at_once_is_no_trouble() {
+    let api = FakeApi::start();
+    api.answer_once("GET", "/api/v1/nodes", 503);
+    let mut events = watched(&api);
+    assert!(next_view(&mut events).await.ready);
+}
+
+#[tokio::test]
+async fn a_credential_that_appears_cuts_a_long_rest_short() {
+    let api = FakeApi::start();
+    std::fs::remove_file(api.kubeconfig()).unwrap();
+    let mut events = watched(&api);
+    assert!(matches!(next_trouble(&mut events).await, NodeTrouble::NoCredential(_)));
+    // By then it rests for three seconds, which end between the seventh and the ninth.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    api.write_kubeconfig(fake::TOKEN);
+    let soon = tokio::time::timeout(Duration::from_millis(1500), events.recv()).await;
+    assert!(matches!(soon, Ok(Some(Event::Node(_)))), "{soon:?}");
+}
+
+#[tokio::test]
 async fn an_api_server_that_restarts_is_found_again() {
     let mut api = FakeApi::start();
     let mut events = watched(&api);

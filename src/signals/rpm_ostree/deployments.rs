@@ -1,5 +1,8 @@
 //! The deployment dictionaries of rpm-ostreed, understood. Pure.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use std::collections::HashMap;
 
 use zbus::{OwnedVariant, Variant};
@@ -65,6 +68,9 @@ pub enum DeploymentsError {
         /// Place in the list.
         second: usize,
     },
+    /// None runs.
+    #[error("no deployment says that it is booted")]
+    NoneBooted,
     /// A staged deployment that is not the one that boots next.
     #[error("deployment {index} is staged, but only the first one can be")]
     StagedBehind {
@@ -111,6 +117,9 @@ pub(crate) fn parse_entries(
             Err(error) if is_booted || index == 0 => return Err(error),
             Err(_) => {}
         }
+    }
+    if booted.is_none() {
+        return Err(DeploymentsError::NoneBooted);
     }
     Ok(entries)
 }

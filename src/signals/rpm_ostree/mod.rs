@@ -70,6 +70,19 @@ enum Hint {
 
 type Read = Pin<Box<dyn Future<Output = Result<Reading, Trouble>> + Send>>;
 
+/// What a session still has to do. On an idle node `due` and `reading` are empty, and nothing is
+/// done at all.
+struct Work {
+    /// When the next read begins.
+    due: Option<Pin<Box<Sleep>>>,
+    /// The read that is under way.
+    reading: Option<Read>,
+    /// A hint came while a transaction ran.
+    skipped: bool,
+    /// A transaction runs.
+    busy: bool,
+}
+
 // === impl Options ===
 
 impl Options {
@@ -120,72 +133,78 @@ async fn session(
     let mut files = Files::new(&options.host.root)?;
     let mut owner = link.owner_of(NAME).await?;
 
-    // Exactly one of these waits at a time; both may be empty, and then nothing is done at all.
-    let mut due: Option<Pin<Box<Sleep>>> = Some(Box::pin(sleep(Duration::ZERO)));
-    let mut reading: Option<Read> = None;
-    // A hint came while a transaction ran.
-    let mut skipped = false;
-    let mut busy = false;
+    let mut work = Work::new();
     loop {
         tokio::select! {
             message = messages.next() => {
                 let Some(Ok(message)) = message else { return Err(BusError::Closed.into()) };
-                match understand(&message, &mut owner) {
-                    Hint::None => {}
-                    Hint::Changed { busy: says } => {
-                        busy = says.unwrap_or(busy);
-                        skipped |= busy;
-                        if !busy {
-                            due.get_or_insert_with(|| Box::pin(sleep(options.debounce)));
-                        }
-                    }
-                    Hint::OwnerWent => {
-                        // Its idle exit must not call it back. A transaction that it took along
-                        // leaves a read to be done.
-                        if std::mem::take(&mut skipped) {
-                            due.get_or_insert_with(|| Box::pin(sleep(options.debounce)));
-                        }
-                        busy = false;
-                    }
-                    Hint::OwnerCame => {
-                        busy = false;
-                        // If it came because of a read, that read has the answer.
-                        if reading.is_none() {
-                            due.get_or_insert_with(|| Box::pin(sleep(options.debounce)));
-                        }
-                    }
-                }
+                work.hint(understand(&message, &mut owner), options.debounce);
             }
             changed = files.changed() => {
                 changed?;
-                skipped |= busy;
-                if !busy {
-                    due.get_or_insert_with(|| Box::pin(sleep(options.debounce)));
-                }
+                work.hint(Hint::Changed { busy: None }, options.debounce);
             }
-            () = elapsed(&mut due), if reading.is_none() => {
-                due = None;
-                skipped = false;
-                reading = Some(begin(options, &link, told.view.is_none()));
+            () = elapsed(&mut work.due), if work.reading.is_none() => {
+                work.due = None;
+                work.skipped = false;
+                work.reading = Some(begin(options, &link, told.view.is_none()));
             }
-            result = finished(&mut reading) => {
-                reading = None;
+            result = finished(&mut work.reading) => {
+                work.reading = None;
                 match result {
                     Ok(Reading::Busy) => {
-                        busy = true;
-                        skipped = true;
+                        work.busy = true;
+                        work.skipped = true;
                         told.retry.succeeded();
                     }
                     Ok(Reading::Entries(entries)) => {
-                        busy = false;
+                        work.busy = false;
                         told.read(&entries, events).await;
                     }
                     Err(trouble) => {
-                        let rest = told.failed(&trouble, options, events).await;
-                        due = Some(Box::pin(sleep(rest)));
+                        work.due = Some(Box::pin(sleep(told.failed(&trouble, options, events).await)));
                     }
                 }
             }
+        }
+    }
+}
+
+// === impl Work ===
+
+impl Work {
+    /// The first read is due at once.
+    fn new() -> Self {
+        Self {
+            due: Some(Box::pin(sleep(Duration::ZERO))),
+            reading: None,
+            skipped: false,
+            busy: false,
+        }
+    }
+
+    fn hint(&mut self, hint: Hint, debounce: Duration) {
+        let is_due = match hint {
+            Hint::None => false,
+            Hint::Changed { busy } => {
+                self.busy = busy.unwrap_or(self.busy);
+                self.skipped |= self.busy;
+                !self.busy
+            }
+            Hint::OwnerWent => {
+                self.busy = false;
+                // Its idle exit must not call it back. A transaction that it took along leaves a
+                // read to be done.
+                std::mem::take(&mut self.skipped)
+            }
+            Hint::OwnerCame => {
+                self.busy = false;
+                // If it came because of a read, that read has the answer.
+                self.reading.is_none()
+            }
+        };
+        if is_due {
+            self.due.get_or_insert_with(|| Box::pin(sleep(debounce)));
         }
     }
 }

@@ -1,159 +1,20 @@
 //! A real bus, a daemon that behaves as it is told, and what is heard of it.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use proptest::prelude::*;
 use tokio::sync::mpsc::Receiver;
-use zbus::{OwnedVariant, Variant};
+use zbus::{OwnedObjectPath, Variant};
 
-use super::deployments::{DeploymentsError, parse_deployments};
+use super::deployments::tests::{dictionary, text};
 use super::{NAME, Options, SYSROOT, watch};
 use crate::lifecycle::Event;
 use crate::model::SystemView;
 use crate::signals::bus::Host;
 use crate::signals::bus::fake::{Answer, Fake, error, reply, value};
 use crate::signals::bus::private::PrivateBus;
-
-type Dictionary = HashMap<String, OwnedVariant>;
-
-fn dictionary(entries: &[(&str, Variant<'static>)]) -> Dictionary {
-    entries
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), value.try_clone().unwrap().try_into().unwrap()))
-        .collect()
-}
-
-fn text(text: &str) -> Variant<'static> {
-    Variant::from(text.to_owned())
-}
-
-fn shown(list: &[Dictionary]) -> String {
-    match parse_deployments(list) {
-        Err(error) => format!("error: {error}"),
-        Ok(view) => view
-            .deployments
-            .iter()
-            .map(|one| {
-                let version = one.version.as_deref().unwrap_or("-");
-                let flags = [(one.staged, " staged"), (one.booted, " booted")]
-                    .map(|(is, word)| if is { word } else { "" });
-                format!("{} {version}{}", one.identity, flags.concat())
-            })
-            .collect::<Vec<_>>()
-            .join("; "),
-    }
-}
-
-#[test]
-fn deployments_are_called_by_what_they_are() {
-    let yes = || Variant::from(true);
-    let booted = dictionary(&[("checksum", text("run")), ("booted", yes())]);
-    let staged = |entries: &[(&str, Variant<'static>)]| {
-        let mut all = dictionary(entries);
-        all.extend(dictionary(&[("staged", yes())]));
-        all
-    };
-    let copy = |one: &Dictionary| -> Dictionary {
-        one.iter().map(|(key, value)| (key.clone(), value.try_clone().unwrap())).collect()
-    };
-    let layered = [("base-checksum", text("base")), ("checksum", text("top"))];
-    let image = [
-        ("container-image-reference-digest", text("sha256:1")),
-        ("base-checksum", text("base")),
-        ("checksum", text("top")),
-        ("version", text("44.1")),
-    ];
-    let odd_digest =
-        [("container-image-reference-digest", Variant::from(7u32)), ("checksum", text("top"))];
-    let table: Vec<(Vec<Dictionary>, &str)> = vec![
-        (vec![], ""),
-        (vec![copy(&booted)], "run - booted"),
-        (vec![staged(&image), copy(&booted)], "sha256:1 44.1 staged; run - booted"),
-        (vec![staged(&layered), copy(&booted)], "base - staged; run - booted"),
-        (
-            vec![staged(&odd_digest), copy(&booted)],
-            "error: deployment 0: container-image-reference-digest has type u, expected s",
-        ),
-        (
-            vec![staged(&[]), copy(&booted)],
-            "error: deployment 0: neither container-image-reference-digest nor base-checksum nor \
-             checksum",
-        ),
-        (
-            vec![staged(&[("checksum", text(""))]), copy(&booted)],
-            "error: deployment 0: checksum is no identity: empty, too long or not plain text",
-        ),
-        // An odd old one is left out, an odd one that runs is not.
-        (vec![copy(&booted), dictionary(&odd_digest)], "run - booted"),
-        (
-            vec![copy(&booted), dictionary(&[("checksum", text("a b")), ("version", text("1"))])],
-            "run - booted",
-        ),
-        (
-            vec![dictionary(&[("checksum", text("x")), ("booted", text("yes"))])],
-            "error: deployment 0: booted has type s, expected b",
-        ),
-        (
-            vec![dictionary(&[("checksum", text("x"))]), staged(&layered), copy(&booted)],
-            "error: deployment 1 is staged, but only the first one can be",
-        ),
-        (
-            vec![copy(&booted), copy(&booted)],
-            "error: deployments 0 and 1 both say that they are booted",
-        ),
-        // Its version is for people: an odd one is left out, a wild one tamed.
-        (vec![dictionary(&[("checksum", text("x")), ("version", Variant::from(44u32))])], "x -"),
-        (vec![dictionary(&[("checksum", text("x")), ("version", text("4\u{1b}4\n"))])], "x 44"),
-    ];
-    for (list, expected) in table {
-        assert_eq!(shown(&list), expected);
-    }
-    let error = parse_deployments(&[staged(&[])]).unwrap_err();
-    assert_eq!(error, DeploymentsError::NoIdentity { index: 0 });
-}
-
-fn any_value() -> impl Strategy<Value = Variant<'static>> {
-    prop_oneof![
-        any::<bool>().prop_map(Variant::from),
-        any::<u32>().prop_map(Variant::from),
-        any::<String>().prop_map(Variant::from),
-        "[a-f0-9:]{0,80}".prop_map(Variant::from),
-        any::<Vec<String>>().prop_map(Variant::from),
-        any::<String>().prop_map(|text| Variant::new(Variant::from(text))),
-    ]
-}
-
-proptest! {
-    #[test]
-    fn whatever_comes_is_read_or_reported(
-        list in prop::collection::vec(
-            prop::collection::vec(
-                (
-                    prop::sample::select(vec![
-                        "booted", "staged", "checksum", "base-checksum", "version",
-                        "container-image-reference-digest", "packages",
-                    ]),
-                    any_value(),
-                ),
-                0..7,
-            ),
-            0..5,
-        )
-    ) {
-        let list: Vec<Dictionary> = list.iter().map(|entries| dictionary(entries)).collect();
-        if let Ok(view) = parse_deployments(&list) {
-            prop_assert!(view.deployments.iter().filter(|one| one.booted).count() <= 1);
-            prop_assert!(view.deployments.iter().skip(1).all(|one| !one.staged));
-            for one in &view.deployments {
-                prop_assert!(!one.identity.is_empty() && one.identity.len() <= 256);
-            }
-        }
-    }
-}
 
 /// What the daemon has.
 #[derive(Debug, Default)]
@@ -468,4 +329,35 @@ async fn the_watch_ends_with_its_listener() {
     let watch = tokio::spawn(watch(Options::new(Host::new(bus.bus(), "/nowhere")), events));
     drop(heard);
     tokio::time::timeout(Duration::from_secs(30), watch).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_host_without_ostree_says_why_at_once() {
+    let bus = PrivateBus::start();
+    let path = |text: &str| OwnedObjectPath::try_from(text.to_owned()).unwrap();
+    let systemd =
+        Fake::serve(&bus.bus(), "org.freedesktop.systemd1", move |called, call| match called {
+            "StartUnit" => reply(call, &path("/job/7")),
+            "LoadUnit" => reply(call, &path("/unit/one")),
+            "Get:LoadState" => value(call, "loaded"),
+            "Get:ActiveState" => value(call, "inactive"),
+            "Get:SubState" => value(call, "dead"),
+            "Get:ConditionResult" => value(call, false),
+            _ => error(call, "org.freedesktop.DBus.Error.UnknownMethod", called),
+        })
+        .await;
+    let mut scene = Scene::new(bus);
+    while systemd.count("StartUnit") == 0 {
+        tokio::task::yield_now().await;
+    }
+    let (object, manager) = ("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager");
+    for number in [6u32, 7] {
+        let job = OwnedObjectPath::try_from(format!("/job/{number}")).unwrap();
+        let ended = (number, job, "rpm-ostreed.service", "done");
+        systemd.signal(None, object, manager, "JobRemoved", &ended).await;
+    }
+    assert_eq!(
+        scene.unreadable().await,
+        "rpm-ostreed.service does not start: its condition does not hold"
+    );
 }

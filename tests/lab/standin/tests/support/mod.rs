@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -99,13 +100,13 @@ impl Host {
         command.arg("--nofork").arg("--nopidfile").arg("--config-file").arg(self.path("bus.conf"));
         self.environment(&mut command);
         let log = fs::File::create(self.path("bus.log")).unwrap();
-        command.stderr(log).stdout(Stdio::null());
-        self.bus = Some(command.spawn().expect("dbus-daemon (package dbus) is needed"));
-        let deadline = std::time::Instant::now() + PATIENCE;
-        while !self.path("bus").exists() {
-            assert!(std::time::Instant::now() < deadline, "the bus did not come up");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        command.arg("--print-address").stderr(log).stdout(Stdio::piped());
+        let mut bus = command.spawn().expect("dbus-daemon (package dbus) is needed");
+        // The address is printed when the bus listens; nothing, when it dies.
+        let mut line = String::new();
+        BufReader::new(bus.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.bus = Some(bus);
+        assert!(line.starts_with("unix:"), "the bus did not come up: {line:?}");
     }
 
     fn environment(&self, command: &mut Command) {

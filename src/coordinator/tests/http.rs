@@ -1,0 +1,211 @@
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::rig::{Rig, folder};
+
+const A1: &str = "lockkeeper-attempt: aaaaaaaa-1\r\nlockkeeper-boot-id: \
+                  aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n";
+const B1: &str = "lockkeeper-attempt: bbbbbbbb-1\r\nlockkeeper-boot-id: \
+                  bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\r\n";
+
+#[tokio::test]
+async fn a_slot_goes_round() {
+    let (_kept, folder) = folder();
+    let rig = Rig::start(&folder, &[("default", 1), ("workers", 2)]).await;
+    let steps = [
+        ("steady-state", "default", "n1", "200 not_held"),
+        ("pre-reboot", "default", "n1", "200 granted"),
+        ("pre-reboot", "default", "n1", "200 confirmed"),
+        ("pre-reboot", "default", "n2", "409 failed_lock_semaphore_full"),
+        ("pre-reboot", "workers", "n2", "200 granted"),
+        ("steady-state", "default", "n2", "200 not_held"),
+        ("pre-reboot", "default", "n2", "409 failed_lock_semaphore_full"),
+        ("steady-state", "default", "n1", "200 released"),
+        ("pre-reboot", "default", "n2", "200 granted"),
+        ("pre-reboot", "typo", "n1", "400 unknown_group"),
+        ("steady-state", "typo", "n1", "400 unknown_group"),
+    ];
+    for (index, (path, group, id, expected)) in steps.into_iter().enumerate() {
+        let answer = rig.post(path, "", group, id).await;
+        assert_eq!(answer.word(), expected, "step {index}");
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        assert_eq!(answer.header("connection"), Some("close"));
+    }
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_full_group_says_who_holds_it_and_when_to_come_back() {
+    let (_kept, folder) = folder();
+    let rig = Rig::start(&folder, &[("default", 7)]).await;
+    for index in 0..7 {
+        rig.post("pre-reboot", "", "default", &format!("n{index}")).await;
+    }
+    let mut waits = Vec::new();
+    for _ in 0..40 {
+        let answer = rig.post("pre-reboot", "", "default", "m1").await;
+        assert!(
+            answer.body.contains("7 of 7 slots of default held: n0 since 20"),
+            "{}",
+            answer.body
+        );
+        assert!(answer.body.contains("(0 min)") && answer.body.contains("n4 since"));
+        assert!(answer.body.contains("2 more") && !answer.body.contains("n5"), "{}", answer.body);
+        waits.push(answer.header("retry-after").unwrap().parse::<u64>().unwrap());
+    }
+    assert!(waits.iter().all(|wait| (10..=30).contains(wait)), "{waits:?}");
+    waits.dedup();
+    assert!(waits.len() > 5, "no jitter: {waits:?}");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_cloned_machine_is_refused_by_name_and_frees_nothing() {
+    let (_kept, folder) = folder();
+    let rig = Rig::start(&folder, &[("default", 2)]).await;
+    let steps = [
+        ("pre-reboot", A1, "200 granted"),
+        ("pre-reboot", A1, "200 confirmed"),
+        ("pre-reboot", B1, "409 held_by_other_attempt"),
+        ("steady-state", B1, "200 not_theirs"),
+        ("pre-reboot", A1, "200 confirmed"),
+        ("pre-reboot", "", "200 confirmed"),
+        ("steady-state", A1, "200 released"),
+        ("pre-reboot", B1, "200 granted"),
+    ];
+    for (index, (path, headers, expected)) in steps.into_iter().enumerate() {
+        let answer = rig.post(path, headers, "default", "n1").await;
+        assert_eq!(answer.word(), expected, "step {index}");
+        if answer.status == 409 {
+            assert!(answer.body.contains("for attempt aaaaaaaa-1"), "{}", answer.body);
+            assert!(answer.body.contains("lockkeeper slots release default n1"));
+            assert!(answer.header("retry-after").is_some());
+        }
+    }
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_refused_and_changes_nothing() {
+    let (_kept, folder) = folder();
+    let rig = Rig::start(&folder, &[("default", 1)]).await;
+    let good = r#"{"client_params":{"id":"n1","group":"default"}}"#;
+    let request = |line: &str, headers: &str, body: &str| {
+        format!(
+            "{line} HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n{headers}\r\n{body}",
+            body.len()
+        )
+    };
+    let flag = "fleet-lock-protocol: true\r\n";
+    let post = "POST /v1/pre-reboot";
+    let long = "x".repeat(5000);
+    let with = |more: &str| format!("{flag}{more}\r\n");
+    let cases = [
+        (request("GET /v1/pre-reboot", flag, good), "405 method_not_allowed"),
+        (request("PUT /v1/steady-state", flag, good), "405 method_not_allowed"),
+        (request("BREW /v1/pre-reboot", flag, good), "405 method_not_allowed"),
+        (request(post, "", good), "400 missing_header"),
+        (request(post, "fleet-lock-protocol: false\r\n", good), "400 missing_header"),
+        (request(post, "fleet-lock-protocol: \r\n", good), "400 missing_header"),
+        (request(post, flag, ""), "400 invalid_body"),
+        (request(post, flag, "{"), "400 invalid_body"),
+        (request(post, flag, &good.replace("n1", "")), "400 invalid_id"),
+        (request(post, flag, &good.replace("default", "a_b")), "400 invalid_group"),
+        (request(post, flag, &good.replace("default", "typo")), "400 unknown_group"),
+        (request(post, flag, &long), "413 body_too_large"),
+        (request(post, &with("lockkeeper-attempt: a b"), good), "400 invalid_context"),
+        (request(post, &with("lockkeeper-boot-id: soon"), good), "400 invalid_context"),
+        (request(post, &with("lockkeeper-attempt: é"), good), "400 invalid_context"),
+        (request("POST /v1/pre-reboot/", flag, good), "404 not_found"),
+        (request("POST //v1/pre-reboot", flag, good), "404 not_found"),
+        (request("GET /", "", ""), "404 not_found"),
+    ];
+    for (request, expected) in cases {
+        let answer = rig.raw(&request).await;
+        assert_eq!(answer.word(), expected, "{}", request.chars().take(200).collect::<String>());
+    }
+    assert!(rig.desk.view().slots.groups.is_empty());
+    assert_eq!(rig.desk.view().writes, 0);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn health_and_metrics_tell_what_is_held() {
+    let (_kept, folder) = folder();
+    let rig = Rig::start(&folder, &[("default", 1), ("workers", 3)]).await;
+    rig.post("pre-reboot", "", "workers", "n1").await;
+    rig.post("pre-reboot", "", "workers", "n2").await;
+    rig.post("steady-state", "", "workers", "n2").await;
+    rig.post("pre-reboot", "", "typo", "n1").await;
+    assert_eq!(rig.raw("GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n").await.status, 200);
+    let answer = rig.raw("GET /metrics HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    let since = rig.desk.view().slots.groups["workers"].holders[0].since.as_second();
+    for expected in [
+        "lockkeeper_coordinator_slots{group=\"default\"} 1",
+        "lockkeeper_coordinator_slots{group=\"workers\"} 3",
+        "lockkeeper_coordinator_holders{group=\"default\"} 0",
+        "lockkeeper_coordinator_holders{group=\"workers\"} 1",
+        &format!(
+            "lockkeeper_coordinator_held_since_seconds{{group=\"workers\",id=\"n1\"}} {since}"
+        ),
+        "lockkeeper_coordinator_requests_total{api=\"pre-reboot\",group=\"workers\",kind=\"granted\"} 2",
+        "lockkeeper_coordinator_requests_total{api=\"pre-reboot\",group=\"\",kind=\"unknown_group\"} 1",
+        "lockkeeper_coordinator_store_ok 1",
+    ] {
+        assert!(answer.body.lines().any(|line| line == expected), "{expected}\n{}", answer.body);
+    }
+    assert!(!answer.body.contains("n2") && answer.body.ends_with("# EOF\n"), "{}", answer.body);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_is_fed_slowly_or_not_at_all_loses_its_place() {
+    let (_kept, folder) = folder();
+    let lifetime = Duration::from_millis(300);
+    let rig = Rig::start_bounded(&folder, &[("default", 1)], 2, lifetime).await;
+    let mut silent = TcpStream::connect(rig.address).await.unwrap();
+    let mut slow = TcpStream::connect(rig.address).await.unwrap();
+    slow.write_all(b"POST /v1/pre-reboot HTTP/1.1\r\nhost: h\r\nx: ").await.unwrap();
+    // Both places are taken, and the third is served all the same, once they are free.
+    let began = Instant::now();
+    let third = rig.post("pre-reboot", "", "default", "n1");
+    let third = tokio::time::timeout(Duration::from_secs(5), third).await;
+    assert_eq!(third.expect("both places stay taken").word(), "200 granted");
+    assert!(began.elapsed() > lifetime / 2, "the bound on connections did not hold");
+    for stream in [&mut silent, &mut slow] {
+        let mut rest = Vec::new();
+        let read = stream.read_to_end(&mut rest);
+        let ended = tokio::time::timeout(Duration::from_secs(5), read).await;
+        assert!(ended.is_ok(), "a connection outlived its time");
+    }
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn holders_and_their_times_outlive_a_restart_and_fewer_slots() {
+    let (_kept, folder) = folder();
+    let rig = Rig::start(&folder, &[("default", 2)]).await;
+    rig.post("pre-reboot", A1, "default", "n1").await;
+    rig.post("pre-reboot", "", "default", "n2").await;
+    let before = rig.desk.view().slots.clone();
+    rig.stop().await;
+    let rig = Rig::start(&folder, &[("default", 1)]).await;
+    assert_eq!(rig.desk.view().slots, before);
+    let steps = [
+        ("pre-reboot", A1, "n1", "200 confirmed"),
+        ("pre-reboot", B1, "n1", "409 held_by_other_attempt"),
+        ("steady-state", "", "n2", "200 released"),
+        ("pre-reboot", "", "n3", "409 failed_lock_semaphore_full"),
+    ];
+    for (path, headers, id, expected) in steps {
+        assert_eq!(rig.post(path, headers, "default", id).await.word(), expected);
+    }
+    rig.stop().await;
+    // More slots count from the first request on, too.
+    let rig = Rig::start(&folder, &[("default", 2)]).await;
+    assert_eq!(rig.post("pre-reboot", "", "default", "n3").await.word(), "200 granted");
+    rig.stop().await;
+}
