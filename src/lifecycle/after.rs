@@ -218,9 +218,12 @@ impl Heart<'_> {
         self.lose_answer();
     }
 
-    /// Without an attempt of our own, a slot under our id may belong to Zincati.
+    /// Where no attempt of ours asked for it, a slot under our id may belong to Zincati.
     fn other_client_holds(&mut self) -> Option<Waiting> {
-        if self.state.record.core.attempt.is_some() || self.policy.slot != SlotPolicy::Server {
+        let record = &self.state.record;
+        let asked = record.stages.iter().any(|time| time.stage == Stage::Requesting)
+            || matches!(record.core.slot, Slot::Held { .. });
+        if asked || self.policy.slot != SlotPolicy::Server {
             return None;
         }
         if !self.state.run.other_client_checked {

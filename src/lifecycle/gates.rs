@@ -97,9 +97,9 @@ impl Heart<'_> {
             return Err(Shut::Closed(Waiting::MinimumUptime));
         }
         if self.is_node() {
-            self.node().map_err(|reason| match reason {
-                Waiting::NodeUnknown => Shut::Asking(reason),
-                other => Shut::Closed(other),
+            self.node().map_err(|reason| {
+                let unseen = reason == Waiting::NodeUnknown;
+                if unseen { Shut::Asking(reason) } else { Shut::Closed(reason) }
             })?;
         }
         self.host_gates()?;

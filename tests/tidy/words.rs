@@ -4,19 +4,25 @@ use crate::code::{bare, only_tests};
 use crate::tree::{File, files, test_files};
 
 /// Tests that are run by another test only, each with the reason: (file, reason).
-const IGNORED: [(&str, &str); 1] =
-    [("src/effects/slot/tls_tests.rs", "runs in a process of its own that another test starts")];
+const IGNORED: [(&str, &str); 2] = [
+    ("src/effects/slot/tls_tests.rs", "runs in a process of its own that another test starts"),
+    ("src/coordinator/store/file/tests.rs", "runs in a process that another test kills"),
+];
 
 /// Test files that sleep, each with the reason: (file or folder, reason). A single sleep can also
 /// say its reason in a comment right above it: `// Sleeps: …`.
-const SLEEPERS: [(&str, &str); 7] = [
+const SLEEPERS: [(&str, &str); 11] = [
     ("tests/lab/standin/src/", "a program of its own, whose slowness is what it plays"),
     ("tests/lab/standin/tests/", "waits for another process and looks at it meanwhile"),
     ("src/cluster/fake.rs", "looks at a server on a thread of its own, bounded"),
     ("src/effects/command.rs", "waits for a process that the kernel ends, bounded"),
     ("src/effects/announce/tests.rs", "that nothing more is written shows only after a while"),
     ("src/signals/rpm_ostree/tests.rs", "that nothing more is read shows only after a while"),
-    ("src/cluster/tests.rs", "modification times of files have a grain"),
+    ("src/signals/logind/tests.rs", "that nothing more is told shows only after a while"),
+    ("src/signals/node/tests.rs", "a rest must have grown long before it is cut short"),
+    ("src/effects/evict/fake.rs", "plays a server and pods that take their time"),
+    ("src/effects/evict/tests.rs", "an outage takes its time"),
+    ("tests/host/", "waits for other processes and looks at them meanwhile"),
 ];
 
 /// Absolute paths of one machine that are meant: (file or folder, path, reason).
