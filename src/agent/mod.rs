@@ -2,6 +2,7 @@
 
 mod hands;
 mod lanes;
+mod rights;
 mod setup;
 mod sources;
 

@@ -2,11 +2,9 @@
 
 use tokio::task::{JoinError, JoinSet};
 
+use super::{Agent, Channels, rights};
 use crate::admin::{self, AdminSettings};
 use crate::signals::{clock, hold_file, logind, node, rpm_ostree};
-use crate::{cluster, lifecycle};
-
-use super::{Agent, Channels};
 
 /// All tasks that feed the loop.
 #[derive(Debug)]
@@ -54,9 +52,11 @@ pub(super) fn spawn(agent: &Agent, channels: &Channels) -> Sources {
             node::watch(cluster, to).await;
             "node"
         });
-        let cluster = agent.hands.cluster.clone();
-        let snapshots = agent.snapshots.clone();
-        tokio::spawn(async move { check_rights(&cluster, &snapshots).await });
+        let (cluster, snapshots) = (agent.hands.cluster.clone(), agent.snapshots.clone());
+        tasks.spawn(async move {
+            rights::watch(cluster, snapshots).await;
+            "rights"
+        });
     }
     let admin = AdminSettings {
         run_dir: settings.agent.run_dir.clone(),
@@ -71,29 +71,4 @@ pub(super) fn spawn(agent: &Agent, channels: &Channels) -> Sources {
         "status socket"
     });
     Sources(tasks)
-}
-
-/// Says once at the start, in one line, what the identity of the agent may not do.
-async fn check_rights(
-    cluster: &cluster::Cluster,
-    snapshots: &tokio::sync::watch::Sender<admin::Snapshot>,
-) {
-    let name = match cluster.node_name().await {
-        Ok(name) => name,
-        Err(trouble) => {
-            let trouble: lifecycle::NodeTrouble = trouble;
-            tracing::warn!(kind = trouble.kind(), because = trouble.text(), "no Node yet");
-            return;
-        }
-    };
-    snapshots.send_if_modified(|snapshot| {
-        snapshot.node_name = Some(name.clone());
-        true
-    });
-    let missing = cluster::self_check(cluster).await;
-    if missing.is_empty() {
-        tracing::info!(node = name, "the credential may do all that the agent needs");
-    } else {
-        tracing::warn!(node = name, missing = missing.join("; "), "rights are missing");
-    }
 }

@@ -64,14 +64,12 @@ fn host_name() -> Option<String> {
 }
 
 /// Asks the API server for every right that the agent needs. Empty: all are there. Each entry is a
-/// line for people; that the question itself failed is one, too.
-pub async fn self_check(cluster: &Cluster) -> Vec<String> {
-    let (client, name) = match (cluster.client().await, cluster.node_name().await) {
-        (Ok(client), Ok(name)) => (client, name),
-        (Err(trouble), _) | (_, Err(trouble)) => {
-            return vec![format!("rights cannot be checked: {}", trouble.text())];
-        }
-    };
+/// line for people.
+///
+/// # Errors
+/// The question itself was not answered; a server may also forbid it.
+pub async fn self_check(cluster: &Cluster) -> Result<Vec<String>, NodeTrouble> {
+    let (client, name) = (cluster.client().await?, cluster.node_name().await?);
     let api: Api<SelfSubjectAccessReview> = Api::all(client);
     let mut missing = Vec::new();
     for right in rights(&name) {
@@ -82,21 +80,13 @@ pub async fn self_check(cluster: &Cluster) -> Vec<String> {
             },
             ..Default::default()
         };
-        match cluster.bounded(api.create(&PostParams::default(), &review)).await {
-            Ok(answer) => {
-                let status = answer.status.unwrap_or_default();
-                if !status.allowed {
-                    missing.push(sentence(&right, status.reason.as_deref()));
-                }
-            }
-            Err(error) => {
-                let trouble = cluster.explain(&error);
-                missing.push(format!("rights cannot be checked: {}", trouble.text()));
-                return missing;
-            }
+        let answer = cluster.bounded(api.create(&PostParams::default(), &review)).await;
+        let status = answer.map_err(|error| cluster.explain(&error))?.status.unwrap_or_default();
+        if !status.allowed {
+            missing.push(sentence(&right, status.reason.as_deref()));
         }
     }
-    missing
+    Ok(missing)
 }
 
 /// What the agent does at the API server.

@@ -87,6 +87,12 @@ fn journal_layer() -> io::Result<tracing_journald::Layer> {
         }))
 }
 
+/// What is logged meanwhile on this thread, one line an entry, libraries and all.
+#[cfg(test)]
+pub(crate) fn heard(what: impl FnOnce()) -> String {
+    tests::logged(LevelFilter::TRACE, what)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -110,8 +116,8 @@ mod tests {
         }
     }
 
-    /// What is logged at `level` when ours and libraries say the same at each level.
-    fn logged(level: LevelFilter) -> String {
+    /// What is logged at `level` meanwhile.
+    pub(super) fn logged(level: LevelFilter, what: impl FnOnce()) -> String {
         let sink = Sink::default();
         let writer = sink.clone();
         let lines = tracing_subscriber::fmt::layer()
@@ -119,20 +125,23 @@ mod tests {
             .with_ansi(false)
             .without_time();
         let subscriber = tracing_subscriber::registry().with(filter(level)).with(lines);
-        tracing::subscriber::with_default(subscriber, || {
-            macro_rules! say {
-                ($($target:literal)*) => {$(
-                    tracing::error!(target: $target, "x");
-                    tracing::warn!(target: $target, "x");
-                    tracing::info!(target: $target, "x");
-                    tracing::debug!(target: $target, "x");
-                )*};
-            }
-            say!("lockkeeper::agent" "kube_client::client::builder" "kube_runtime::watcher"
-                "hyper_util::client" "tower::buffer" "reqwest::connect" "zbus::connection");
-        });
+        tracing::subscriber::with_default(subscriber, what);
         let text = sink.0.lock().unwrap().clone();
         String::from_utf8(text).unwrap()
+    }
+
+    /// Ours and libraries say the same at each level.
+    fn everyone() {
+        macro_rules! say {
+            ($($target:literal)*) => {$(
+                tracing::error!(target: $target, "x");
+                tracing::warn!(target: $target, "x");
+                tracing::info!(target: $target, "x");
+                tracing::debug!(target: $target, "x");
+            )*};
+        }
+        say!("lockkeeper::agent" "kube_client::client::builder" "kube_runtime::watcher"
+            "hyper_util::client" "tower::buffer" "reqwest::connect" "zbus::connection");
     }
 
     #[test]
@@ -143,7 +152,7 @@ mod tests {
             (LevelFilter::DEBUG, 4, 2),
             (LevelFilter::TRACE, 4, 4),
         ] {
-            let text = logged(level);
+            let text = logged(level, everyone);
             let counted = text.lines().filter(|line| line.contains("lockkeeper::")).count();
             assert_eq!(counted, ours, "{level}:\n{text}");
             assert_eq!(text.lines().count() - counted, theirs * 6, "{level}:\n{text}");
