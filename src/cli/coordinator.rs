@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use jiff::Timestamp;
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -17,6 +16,7 @@ use crate::coordinator::store::file::FileStore;
 use crate::coordinator::{
     ANSWER_WITHIN, BoundedListener, Desk, Metrics, View, admin, serve as serve_slots,
 };
+use crate::signals::clock;
 
 /// Nodes ask one request a connection and twice an hour; below the usual limit of 1024 files.
 const CONNECTIONS_MAX: usize = 512;
@@ -44,7 +44,7 @@ pub async fn run(settings: CoordinatorSettings, shutdown: CancellationToken) -> 
         TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
     let address = listener.local_addr().unwrap_or(listen);
     let door = admin::bind(&settings.run_dir).await?;
-    let (desk, mut clerk) = Desk::open(store, slots, policies.clone(), Timestamp::now);
+    let (desk, mut clerk) = Desk::open(store, slots, policies.clone(), || clock::now().wall);
     let status = tokio::spawn(tell_status(desk.views(), policies.clone()));
     let admin = tokio::spawn(admin::serve(door, desk.clone(), policies.clone()));
     let listener = BoundedListener::new(listener, CONNECTIONS_MAX, ANSWER_WITHIN);

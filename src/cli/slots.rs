@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::coordinator::admin::{self, AdminError, Answer, ListedGroup, Question};
 use crate::coordinator::slots::Holder;
+use crate::signals::clock;
 
 /// Version of the JSON that `slots list --json` prints.
 const SCHEMA: u32 = 1;
@@ -19,7 +20,7 @@ const SCHEMA: u32 = 1;
 /// The coordinator of this host does not answer, or not to this user.
 pub async fn list(run_dir: &Path, json: bool) -> anyhow::Result<String> {
     let groups = listed(run_dir).await?;
-    let now = Timestamp::now();
+    let now = clock::now().wall;
     if json { as_json(&groups, now) } else { Ok(table(&groups, now)) }
 }
 
@@ -43,7 +44,7 @@ pub async fn release(
     let Some(holder) = listed.holders.iter().find(|holder| holder.id == id) else {
         bail!("{id:?} holds no slot of {group}; see: lockkeeper slots list");
     };
-    if !confirm(&meaning(group, holder, Timestamp::now()))? {
+    if !confirm(&meaning(group, holder, clock::now().wall))? {
         bail!("not released");
     }
     let question = Question::Release { group: group.to_owned(), id: id.to_owned() };

@@ -50,7 +50,7 @@ pub(super) fn duration(seconds: i64) -> String {
 impl Eyes {
     /// The terminal's zone, now.
     pub(super) fn open() -> Self {
-        Self { zone: TimeZone::system(), now: Timestamp::now() }
+        Self { zone: TimeZone::system(), now: crate::signals::clock::now().wall }
     }
 
     /// `2026-11-30 12:00:00 CET`.

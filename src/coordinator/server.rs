@@ -95,8 +95,10 @@ async fn answer(shared: Shared, operation: Operation, request: Request) -> Respo
     let known = shared.policies.contains_key(&ask.group);
     let group = known.then_some(ask.group.as_str());
     let decided = shared.desk.ask(ask.clone()).await;
+    #[expect(clippy::disallowed_methods, reason = "only for the words of the answer")]
+    let now = Timestamp::now();
     let (kind, response) = match &decided {
-        Ok(decision) => match verdict(&ask, decision, Timestamp::now()) {
+        Ok(decision) => match verdict(&ask, decision, now) {
             Ok((kind, value)) => (kind, response(StatusCode::OK, kind, &value)),
             Err(refusal) => (refusal.kind.word(), refused(&refusal)),
         },

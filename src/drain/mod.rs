@@ -1,6 +1,6 @@
 //! Which pods leave the node, and what an answer to an eviction means. Pure.
 //!
-//! [`classify`] is the only filter; rehearsal, drain and the last look share it. [`judge`] reads an
+//! [`classify()`] is the only filter; rehearsal, drain and the last look share it. [`judge`] reads an
 //! answer. [`Queue`] decides whom to ask when.
 
 mod answer;

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::cluster::{Cluster, Retry};
 use crate::lifecycle::{NodeTrouble, Stage, Transition, Waiting};
 use crate::model::{AttemptId, Target};
+use crate::signals::clock;
 
 use super::cordon::FIELD_MANAGER;
 use words::{condition_patch, event, state_patch};
@@ -142,7 +143,7 @@ async fn show(cluster: &Cluster, announcement: &Announcement) -> Result<(), Node
         let patch = Patch::Merge(patch);
         cluster.bounded(api.patch(&name, &params, &patch)).await.map_err(trouble)?;
     }
-    if let Some(patch) = condition_patch(&node, announcement, Timestamp::now()) {
+    if let Some(patch) = condition_patch(&node, announcement, clock::now().wall) {
         let patch = Patch::Strategic(patch);
         cluster.bounded(api.patch_status(&name, &params, &patch)).await.map_err(trouble)?;
     }

@@ -57,8 +57,13 @@ impl Heart<'_> {
     /// Whether the node has proved itself well: what happened is known, the kubelet of this boot
     /// is Ready, units and checks are well, and all that has lasted for the settle time.
     fn prove_well(&mut self) -> Result<(), Waiting> {
+        if self.state.view.preparing_for_shutdown {
+            self.state.run.well_since = None;
+            self.state.run.checked = None;
+            return Err(Waiting::ShuttingDown);
+        }
         let judged = self.judge();
-        if self.state.record.core.attempt.is_some()
+        if self.down_by_us()
             && let Some(held) = gates::hold(&self.state)
         {
             return Err(held);
@@ -81,6 +86,13 @@ impl Heart<'_> {
             return Err(Waiting::CheckingHealth);
         }
         Ok(())
+    }
+
+    /// Whether the node is down by our doing, as far as record or mark say: then a hold keeps it so.
+    fn down_by_us(&self) -> bool {
+        let core = &self.state.record.core;
+        let marked = self.node().is_ok_and(|node| node.unschedulable && node.mark.is_some());
+        core.attempt.is_some() || core.cordon == Cordon::Ours || marked
     }
 
     fn look_after_health(&mut self) -> Result<(), Waiting> {
@@ -188,7 +200,8 @@ impl Heart<'_> {
         let foreign = self.state.record.core.cordon == Cordon::Foreign;
         if foreign && self.is_node() && !self.state.run.cordon_restored {
             self.launch(Effect::RestoreCordon);
-            return Verdict::Wait(Waiting::Uncordoning);
+            let trouble = self.state.run.node_trouble.clone();
+            return Verdict::Wait(trouble.map_or(Waiting::Uncordoning, Waiting::Node));
         }
         self.state.record.core.cordon = Cordon::None;
         Verdict::Go(Stage::Idle, Because::Released, None)
@@ -205,9 +218,12 @@ impl Heart<'_> {
         self.lose_answer();
     }
 
-    /// Without an attempt of our own, a slot under our id may belong to Zincati.
+    /// Where no attempt of ours asked for it, a slot under our id may belong to Zincati.
     fn other_client_holds(&mut self) -> Option<Waiting> {
-        if self.state.record.core.attempt.is_some() || self.policy.slot != SlotPolicy::Server {
+        let record = &self.state.record;
+        let asked = record.stages.iter().any(|time| time.stage == Stage::Requesting)
+            || matches!(record.core.slot, Slot::Held { .. });
+        if asked || self.policy.slot != SlotPolicy::Server {
             return None;
         }
         if !self.state.run.other_client_checked {

@@ -55,11 +55,15 @@ impl Heart<'_> {
             }
             Err(Shut::Strictly(reason) | Shut::Closed(reason)) => {
                 let text = reason.to_string();
+                let held = matches!(reason, Waiting::Held { .. });
+                let because = if held { Because::Held } else { Because::GateClosed };
                 self.ending(Outcome::Yielded, Some(text.clone()));
-                return Verdict::Go(Stage::Yielding, Because::GateClosed, Some(text));
+                return Verdict::Go(Stage::Yielding, because, Some(text));
             }
         }
-        if self.is_node() && !self.state.run.node_read {
+        // Once a request went out, the server may have cordoned: what was noted before it counts.
+        let noted = self.state.run.node_read || self.slot_may_be_ours();
+        if self.is_node() && !noted {
             self.launch(Effect::ReadNode);
             return Verdict::Wait(Waiting::NodeUnknown);
         }
@@ -135,6 +139,7 @@ impl Heart<'_> {
     /// A server that was told to hold a request may have granted it after our release: where an
     /// answer was lost, the slot is released once more when that request must have ended.
     fn release_once_more(&mut self) {
+        self.bound_wall_times();
         let Some(at) = self.state.record.release_again else { return };
         if at > self.now.wall {
             self.wake_at_wall(at, "release once more after a lost answer");

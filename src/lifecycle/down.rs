@@ -19,6 +19,8 @@ const HELD_RECHECK: Duration = Duration::from_secs(10);
 
 impl Heart<'_> {
     pub(super) fn draining(&mut self) -> Verdict {
+        // An older agent may have dropped it; a deadline that begins anew with each step never ends.
+        self.state.record.drain_began.get_or_insert(self.now.since_boot.as_secs());
         if let Some(because) = self.broken_off() {
             return because;
         }
@@ -72,8 +74,11 @@ impl Heart<'_> {
         } else {
             (self.remaining(self.policy.drain_deadline), false)
         };
-        self.launch(Effect::Drain { attempt, within, delete });
-        Verdict::Wait(Waiting::Draining)
+        if self.launch(Effect::Drain { attempt, within, delete }) {
+            return Verdict::Wait(Waiting::Draining);
+        }
+        // Nothing runs that would end by itself.
+        self.until_deadline(Waiting::Draining)
     }
 
     fn cordon(&mut self, attempt: crate::model::AttemptId) -> Verdict {
@@ -85,7 +90,8 @@ impl Heart<'_> {
         if self.launch(Effect::Cordon { attempt, uid }) && !foreign {
             self.state.record.core.cordon = Cordon::Ours;
         }
-        let reason = self.node().err().unwrap_or(Waiting::Cordoning);
+        let trouble = self.state.run.node_trouble.clone().map(Waiting::Node);
+        let reason = trouble.or(self.node().err()).unwrap_or(Waiting::Cordoning);
         self.until_deadline(reason)
     }
 
@@ -94,11 +100,18 @@ impl Heart<'_> {
         if let Err(shut) = self.gates_again() {
             return match shut {
                 Shut::Strictly(reason) => self.give_up(Because::GateClosed, reason.to_string()),
-                Shut::Closed(reason) | Shut::Asking(reason) => self.until_deadline(reason),
+                Shut::Asking(reason) => self.until_deadline(reason),
+                Shut::Closed(reason) => {
+                    // It may be closed for long: slot and node are looked at anew behind it.
+                    self.state.run.verified = false;
+                    self.state.run.confirmed = self.state.run.confirmed.map(|_| Duration::ZERO);
+                    self.until_deadline(reason)
+                }
             };
         }
         let drained_at = self.state.run.drained_at;
-        if self.state.run.confirmed.is_none_or(|confirmed| confirmed < drained_at) {
+        let oldest = self.now.since_boot.saturating_sub(self.policy.confirm_every).max(drained_at);
+        if self.state.run.confirmed.is_none_or(|confirmed| confirmed < oldest) {
             self.launch(Effect::RequestSlot { attempt });
             let reason = self.confirm_reason();
             return self.until_deadline(reason);
@@ -108,7 +121,8 @@ impl Heart<'_> {
                 let pods_may_stay = self.state.run.pods_may_stay;
                 self.launch(Effect::VerifyEmpty { uid, pods_may_stay });
             }
-            return self.until_deadline(Waiting::Verifying);
+            let trouble = self.state.run.node_trouble.clone();
+            return self.until_deadline(trouble.map_or(Waiting::Verifying, Waiting::Node));
         }
         self.commit()
     }
@@ -160,6 +174,7 @@ impl Heart<'_> {
         {
             self.state.run.broken = None;
             self.state.run.cordoned = false;
+            self.state.run.drained = false;
             self.state.run.verified = false;
             return None;
         }
@@ -201,6 +216,9 @@ impl Heart<'_> {
         if !left.is_zero() {
             self.wake_at(self.now.since_boot + left, "the drain's deadline");
             return Verdict::Wait(reason);
+        }
+        if let Some(why) = self.state.unwritable.clone() {
+            return self.give_up(Because::RecordUnwritable, why);
         }
         let slot = matches!(
             reason,

@@ -88,6 +88,7 @@ impl Heart<'_> {
     pub(super) fn gates_before(&mut self) -> Result<(), Shut> {
         let needs = self.policy.drain_deadline + self.policy.reboot_estimate;
         self.standing_gates(needs)?;
+        self.bound_wall_times();
         if let Some(until) = self.state.record.backoff_until.filter(|at| *at > self.now.wall) {
             self.wake_at_wall(until, "the back-off ends");
             return Err(Shut::Closed(Waiting::BackingOff { until }));
@@ -96,7 +97,10 @@ impl Heart<'_> {
             return Err(Shut::Closed(Waiting::MinimumUptime));
         }
         if self.is_node() {
-            self.node().map_err(Shut::Closed)?;
+            self.node().map_err(|reason| {
+                let unseen = reason == Waiting::NodeUnknown;
+                if unseen { Shut::Asking(reason) } else { Shut::Closed(reason) }
+            })?;
         }
         self.host_gates()?;
         self.rehearsal_gate()

@@ -188,6 +188,16 @@ impl<'a> Heart<'a> {
         record.backoff_until = Some(later(self.now.wall, delay));
     }
 
+    /// A wall clock that was set back must not make a wait longer than it can be.
+    pub(super) fn bound_wall_times(&mut self) {
+        let longest = self.policy.backoff_max.saturating_add(self.policy.backoff_max / 4);
+        let (backoff, release) =
+            (later(self.now.wall, longest), later(self.now.wall, self.policy.answer_timeout));
+        let record = &mut self.state.record;
+        record.backoff_until = record.backoff_until.map(|at| at.min(backoff));
+        record.release_again = record.release_again.map(|at| at.min(release));
+    }
+
     // === Effects ===
 
     /// Asks for an effect, unless its lane is busy or rests, or the record cannot be written.
@@ -200,8 +210,10 @@ impl<'a> Heart<'a> {
         if effect.needs_record() && self.state.unwritable.is_some() {
             return false;
         }
+        // A `Retry-After` for requests is none for the release: what may be held is given back now.
+        let gives_back = effect == Effect::ReleaseSlot && !self.state.failures.contains_key(&lane);
         if let Some(at) = self.state.not_before.get(&lane).copied() {
-            if at > self.now.since_boot {
+            if at > self.now.since_boot && !gives_back {
                 self.wake_at(at, "try again");
                 return false;
             }

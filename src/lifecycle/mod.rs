@@ -12,6 +12,8 @@ mod record;
 mod recover;
 mod state;
 mod step;
+#[cfg(test)]
+mod tests;
 mod verdict;
 mod waiting;
 

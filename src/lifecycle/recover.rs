@@ -36,15 +36,21 @@ pub fn start(policy: &Policy, record: Record, start: Start, now: Now) -> Step {
         state.run.undo = Some("the agent was restarted between request and reboot".to_owned());
     }
     let mut heart = Heart::new(policy, state, now);
+    let asked = matches!(heart.state.record.core.stage, Stage::Requesting | Stage::Draining);
+    if asked && heart.state.record.core.slot != Slot::None {
+        // A request may have been under way when the process before this one ended.
+        heart.lose_answer();
+    }
     let halted = heart.state.record.core.stage == Stage::Halted;
-    let stays_halted = known && halted;
-    if !same_boot && !stays_halted {
+    if !same_boot {
         if heart.state.record.core.slot == Slot::None {
             // One from before this record, or of another tool under the same id, is released too.
             heart.state.record.core.slot = Slot::Asked;
         }
-        heart.state.record.ending = None;
-        heart.state.record.ending_detail = None;
+        if !halted {
+            heart.state.record.ending = None;
+            heart.state.record.ending_detail = None;
+        }
         let because = if known { Because::NewBoot } else { Because::NoRecord };
         heart.go(Stage::Settling, because, start.record_set_aside);
     }

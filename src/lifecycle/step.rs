@@ -33,7 +33,10 @@ impl Heart<'_> {
         let at = self.now.since_boot;
         match event {
             Event::Woke | Event::ClockSet | Event::PolicyChanged => {}
-            Event::HostChanged => self.state.view.host = None,
+            Event::HostChanged => {
+                self.state.view.host = None;
+                self.state.view.host_changed = self.state.in_flight.contains(&Lane::Host);
+            }
             Event::System(system) => {
                 self.state.view.system = Some(system);
                 self.state.view.system_trouble = None;
@@ -51,8 +54,10 @@ impl Heart<'_> {
             }
             Event::Inspected(host) => {
                 self.lane_ok(Lane::Host);
-                self.state.view.host = Some((host, at));
-                self.state.run.other_client_checked = true;
+                if !std::mem::take(&mut self.state.view.host_changed) {
+                    self.state.view.host = Some((host, at));
+                    self.state.run.other_client_checked = true;
+                }
             }
             Event::BootRead(evidence) => {
                 self.lane_ok(Lane::Boot);
@@ -114,6 +119,11 @@ impl Heart<'_> {
 
     fn shutdown(&mut self, going: bool) {
         let was = std::mem::replace(&mut self.state.view.preparing_for_shutdown, going);
+        if going {
+            // It comes after all: what was undone before it says nothing any more.
+            self.state.run.undone = false;
+            self.state.run.undo_failed = None;
+        }
         if !going {
             self.state.view.host = None;
         }
@@ -172,6 +182,7 @@ impl Heart<'_> {
     }
 
     fn cordoned(&mut self, answer: CordonAnswer) {
+        self.state.run.node_trouble = None;
         match answer {
             CordonAnswer::Ours => {
                 self.lane_ok(Lane::Node);
@@ -262,6 +273,7 @@ impl Heart<'_> {
     }
 
     fn verified(&mut self, verification: Verification) {
+        self.state.run.node_trouble = None;
         match verification {
             Verification::Good => {
                 self.lane_ok(Lane::Drain);
@@ -317,6 +329,7 @@ impl Heart<'_> {
             SlotAnswer::Pending { retry_after, .. } => {
                 let delay = retry_after.unwrap_or(PENDING_RETRY).min(RETRY_AFTER_MAX);
                 self.lane_rests(Lane::Slot, delay);
+                self.state.failures.remove(&Lane::Slot);
             }
             SlotAnswer::Failed { answer_lost, .. } => {
                 if *answer_lost {
@@ -369,7 +382,7 @@ impl Heart<'_> {
         match result {
             Ok(()) => {
                 self.lane_ok(Lane::Reboot);
-                self.state.run.undone = true;
+                self.state.run.undone = !self.state.view.preparing_for_shutdown;
                 self.state.run.undo_failed = None;
             }
             Err(why) => {

@@ -11,7 +11,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::config::{SlotBackend, SlotServer};
@@ -20,6 +19,7 @@ use crate::fleetlock::{
     ReleaseAnswer, Request, SlotAnswer, endpoint, is_group, read_answer, read_release, zincati_id,
 };
 use crate::model::{AttemptId, BootId};
+use crate::signals::clock;
 
 use transport::{Reply, Trouble};
 
@@ -133,7 +133,7 @@ impl SlotClient {
                 reply.status,
                 reply.retry_after.as_deref(),
                 &reply.body,
-                Timestamp::now(),
+                clock::now().wall,
             ),
             Err(trouble) => SlotAnswer::Failed {
                 kind: trouble.kind.to_owned(),
@@ -165,7 +165,7 @@ impl SlotClient {
                 reply.status,
                 reply.retry_after.as_deref(),
                 &reply.body,
-                Timestamp::now(),
+                clock::now().wall,
             ),
             Err(trouble) => ReleaseAnswer::Failed {
                 kind: trouble.kind.to_owned(),

@@ -24,6 +24,9 @@ demo() {
     mapfile -t names < <(hosts)
     for host in "${names[@]}"; do
         is_on "$host" || die "$host is off; 'lab boot $host' turns it on"
+        # After a boot each agent first gives back what it might still hold.
+        wait_until "$seconds_settled" "the agent of $host is idle" agent_is "$host" idle ||
+            die "the agent of $host is '$(agent_state "$host")'; 'lab exec $host lockkeeper why' says why"
     done
 
     local begin
@@ -71,7 +74,7 @@ show_transitions() {
 transitions() {
     journalctl --quiet --directory "$(host_root "$2")/var/log/journal" --since "@$(($1 / 1000))" --output json \
         SYSLOG_IDENTIFIER=lockkeeper 2>/dev/null |
-        jq --raw-output 'select(.LOCKKEEPER_TO != null)
+        jq --raw-output --argjson begin "$1" 'select(.LOCKKEEPER_TO != null and (.__REALTIME_TIMESTAMP[:-3] | tonumber) >= $begin)
             | [.__REALTIME_TIMESTAMP[:-3], .LOCKKEEPER_FROM, .LOCKKEEPER_TO, .LOCKKEEPER_BECAUSE, .LOCKKEEPER_TARGET]
             | map(. // "" | tostring) | join("\u001f")' 2>/dev/null || true
 }

@@ -28,6 +28,7 @@ seconds_boot=90                           # from nspawn to "booted": 2 s when id
 seconds_ready=180                         # from "booted" to a Ready node: 8 s when idle
 seconds_workload=180                      # until every pod of the workload runs
 seconds_stage=150                         # slow-activation alone may take a minute and more
+seconds_settled=120                       # until an agent has nothing left to do
 seconds_demo=1200                         # a whole rollout
 LAB_EXEC_SECONDS=${LAB_EXEC_SECONDS:-600} # of a command inside a host; no limit on a terminal
 
@@ -39,5 +40,8 @@ fault_kinds=(finalize-fails boot-fails unhealthy reboot-never boot-full slow-act
 images=(registry.invalid/web:1 registry.invalid/queue:1 registry.invalid/logs:1 registry.invalid/job:1
     registry.invalid/pause:1)
 
-# The one lab of this machine: its addresses and ports exist only once.
+# One lab a machine, since its addresses and ports exist once. Who gives a second one ports and
+# addresses of its own gives it a lock of its own too.
 machine_lock=${LAB_MACHINE_LOCK:-/run/lockkeeper-lab.lock}
+# Its hosts' cgroups are told apart by its folder.
+cgroup_name=lockkeeper-lab-$(sha256sum <<<"$LAB_DIR" | head -c 8)

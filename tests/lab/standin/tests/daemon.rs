@@ -1,5 +1,5 @@
 //! The daemon on a private bus: what it shows, when it tells, when it leaves.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
 mod support;
 

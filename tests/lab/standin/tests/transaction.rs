@@ -1,5 +1,5 @@
 //! Transactions and FinalizeDeployment: who waits for what, in which order, with which words.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
 mod support;
 
