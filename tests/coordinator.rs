@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 const SLOTS: usize = 3;
 const NODES: usize = 6;
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 10;
 
 /// What a node knows of its slot from the answers that it got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,14 @@ enum Known {
     Free,
     /// The answer to its last question never came.
     Lost,
+}
+
+/// What the nodes share between two kills.
+struct Round {
+    known: Mutex<BTreeMap<String, Known>>,
+    /// How many answers there are before the kill, and how many are left.
+    answers: isize,
+    answers_left: AtomicIsize,
 }
 
 /// `lockkeeper coordinator` over a folder; killed with SIGKILL when it is dropped.
@@ -93,8 +102,11 @@ fn ask(address: &str, api: &str, id: &str) -> Option<u16> {
     answer.split(' ').nth(1)?.parse().ok()
 }
 
-/// Takes and gives back the slot of `id` until an answer stays out, and tells each answer.
-fn node(address: &str, id: &str, known: &Mutex<BTreeMap<String, Known>>, told: &mpsc::Sender<()>) {
+/// Takes and gives back the slot of `id` until an answer stays out. Whoever gets the last answer of
+/// the round tells so, and asks no more; in the second half, n0 stops once it holds a slot and n1
+/// once it holds none. So at the kill, some nodes have an open question and some must be right.
+fn node(address: &str, id: &str, round: &Round, last: &mpsc::Sender<()>) {
+    let known = &round.known;
     loop {
         let before = known.lock().unwrap()[id];
         let api = if before == Known::Held { "steady-state" } else { "pre-reboot" };
@@ -111,7 +123,16 @@ fn node(address: &str, id: &str, known: &Mutex<BTreeMap<String, Known>>, told: &
         known.insert(id.to_owned(), now);
         let held = known.values().filter(|known| **known == Known::Held).count();
         assert!(held <= SLOTS, "{held} slots of {SLOTS} are held: {known:?}");
-        let _ = told.send(());
+        drop(known);
+        let left = round.answers_left.fetch_sub(1, Ordering::SeqCst) - 1;
+        if left <= 0 {
+            let _ = last.send(());
+            return;
+        }
+        let second_half = left < round.answers / 2;
+        if second_half && [("n0", Known::Held), ("n1", Known::Free)].contains(&(id, now)) {
+            return;
+        }
     }
 }
 
@@ -132,24 +153,23 @@ fn listed(folder: &Path) -> BTreeSet<String> {
 fn a_kill_at_any_moment_loses_no_answer() {
     let folder = tempfile::tempdir().unwrap();
     let ids: Vec<String> = (0..NODES).map(|n| format!("n{n}")).collect();
-    let known: BTreeMap<_, _> = ids.iter().map(|id| (id.clone(), Known::Free)).collect();
-    let known = Arc::new(Mutex::new(known));
-    for round in 0..ROUNDS {
+    let mut known: BTreeMap<_, _> = ids.iter().map(|id| (id.clone(), Known::Free)).collect();
+    for number in 0..ROUNDS {
+        let answers = 40 + 7 * isize::try_from(number).unwrap();
+        let answers_left = AtomicIsize::new(answers);
+        let round = Arc::new(Round { known: Mutex::new(known), answers, answers_left });
         let coordinator = Coordinator::start(folder.path());
-        let (told, answers) = mpsc::channel();
+        let (last, was_last) = mpsc::channel();
         let nodes: Vec<_> = ids
             .iter()
             .map(|id| {
                 let (address, id) = (coordinator.address.clone(), id.clone());
-                let (known, told) = (Arc::clone(&known), told.clone());
-                std::thread::spawn(move || node(&address, &id, &known, &told))
+                let (round, last) = (Arc::clone(&round), last.clone());
+                std::thread::spawn(move || node(&address, &id, &round, &last))
             })
             .collect();
-        drop(told);
-        // Another number of answers each round, with the next requests under way.
-        for _ in 0..10 + 7 * round {
-            answers.recv_timeout(PATIENCE).expect("the coordinator stopped answering");
-        }
+        drop(last);
+        was_last.recv_timeout(PATIENCE).expect("the coordinator stopped answering");
         drop(coordinator);
         nodes.into_iter().for_each(|node| node.join().unwrap());
 
@@ -157,10 +177,11 @@ fn a_kill_at_any_moment_loses_no_answer() {
         let held = listed(folder.path());
         drop(coordinator);
         assert!(held.len() <= SLOTS, "{held:?}");
-        for (id, known) in known.lock().unwrap().iter_mut() {
+        known = std::mem::take(&mut *round.known.lock().unwrap());
+        for (id, known) in &mut known {
             match (*known, held.contains(id)) {
-                (Known::Held, false) => panic!("round {round}: the grant of {id} is lost"),
-                (Known::Free, true) => panic!("round {round}: the release of {id} is lost"),
+                (Known::Held, false) => panic!("round {number}: the grant of {id} is lost"),
+                (Known::Free, true) => panic!("round {number}: the release of {id} is lost"),
                 (Known::Held, true) | (Known::Free, false) => {}
                 (Known::Lost, true) => *known = Known::Held,
                 (Known::Lost, false) => *known = Known::Free,
