@@ -86,7 +86,7 @@ impl Heart<'_> {
     /// The gates before the slot is asked for; the cheap ones first, so that a node that is held
     /// or outside its window looks at nothing.
     pub(super) fn gates_before(&mut self) -> Result<(), Shut> {
-        let needs = self.policy.drain_deadline + self.policy.reboot_estimate;
+        let needs = self.policy.drain_deadline.saturating_add(self.policy.reboot_estimate);
         self.standing_gates(needs)?;
         self.bound_wall_times();
         if let Some(until) = self.state.record.backoff_until.filter(|at| *at > self.now.wall) {
