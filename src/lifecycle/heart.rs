@@ -116,6 +116,7 @@ impl<'a> Heart<'a> {
         });
         self.state.record.core.stage = to;
         self.state.run = Run { began: self.now.since_boot, ..Run::default() };
+        self.state.view.slot_answer = None;
         if from == Stage::Requesting && to == Stage::Draining {
             self.state.run.confirmed = Some(self.now.since_boot);
         }
@@ -218,6 +219,9 @@ impl<'a> Heart<'a> {
                 return false;
             }
             self.state.not_before.remove(&lane);
+        }
+        if effect == Effect::Inspect {
+            self.state.view.host_changed = false;
         }
         self.state.in_flight.insert(lane);
         self.effects.push(effect);

@@ -56,7 +56,7 @@ pub struct View {
     pub preparing_for_shutdown: bool,
     /// The host's gates and when they were looked at.
     pub host: Option<(HostView, Duration)>,
-    /// Something changed while the host was being looked at: that look does not count.
+    /// Something changed since the last look began: it is shown, and opens no gate.
     pub host_changed: bool,
     /// Evidence of the last boot.
     pub evidence: Option<BootEvidence>,

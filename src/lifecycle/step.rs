@@ -33,10 +33,7 @@ impl Heart<'_> {
         let at = self.now.since_boot;
         match event {
             Event::Woke | Event::ClockSet | Event::PolicyChanged => {}
-            Event::HostChanged => {
-                self.state.view.host = None;
-                self.state.view.host_changed = self.state.in_flight.contains(&Lane::Host);
-            }
+            Event::HostChanged => self.state.view.host_changed = true,
             Event::System(system) => {
                 self.state.view.system = Some(system);
                 self.state.view.system_trouble = None;
@@ -54,10 +51,8 @@ impl Heart<'_> {
             }
             Event::Inspected(host) => {
                 self.lane_ok(Lane::Host);
-                if !std::mem::take(&mut self.state.view.host_changed) {
-                    self.state.view.host = Some((host, at));
-                    self.state.run.other_client_checked = true;
-                }
+                self.state.view.host = Some((host, at));
+                self.state.run.other_client_checked |= !self.state.view.host_changed;
             }
             Event::BootRead(evidence) => {
                 self.lane_ok(Lane::Boot);
