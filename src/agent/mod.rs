@@ -41,6 +41,7 @@ struct Agent {
     write_failed: bool,
     hands: Hands,
     lanes: Lanes,
+    events_in: mpsc::Sender<Event>,
     snapshots: watch::Sender<Snapshot>,
     metrics: Metrics,
     notifier: Notifier,
@@ -53,7 +54,8 @@ struct Agent {
 /// Runs the agent until it is told to stop.
 ///
 /// # Errors
-/// The configuration is wrong, another agent runs on this host, or a source of events ended.
+/// The configuration is wrong, another agent runs on this host, a source of events ended, or an
+/// effect broke down.
 pub async fn run(root: PathBuf) -> anyhow::Result<()> {
     let signals = UnixSignals::new().context("cannot listen to signals")?;
     let setup::Ready { mut agent, first, channels, _lock } = setup::prepare(root).await?;
@@ -69,8 +71,6 @@ pub async fn run(root: PathBuf) -> anyhow::Result<()> {
 /// What the loop listens to.
 struct Channels {
     events: mpsc::Receiver<Event>,
-    events_in: mpsc::Sender<Event>,
-    outcomes: mpsc::Receiver<lanes::Outcome>,
     orders: mpsc::Receiver<Order>,
     orders_in: mpsc::Sender<Order>,
 }
@@ -92,13 +92,12 @@ impl Agent {
                     UnixSignal::Reload => self.reload().await,
                 },
                 Some(event) = channels.events.recv() => self.feed(event).await,
-                Some(outcome) = channels.outcomes.recv() => {
-                    if let Some(event) = self.lanes.take(outcome) {
-                        if let Event::SlotAnswered(answer) = &event {
-                            self.metrics.slot_answer(answer);
-                        }
-                        self.feed(event).await;
+                outcome = self.lanes.next() => {
+                    let event = outcome.context("an effect broke down")?;
+                    if let Event::SlotAnswered(answer) = &event {
+                        self.metrics.slot_answer(answer);
                     }
+                    self.feed(event).await;
                 }
                 Some((command, answer)) = channels.orders.recv() => {
                     tracing::info!(?command, "a person says");
@@ -184,9 +183,15 @@ impl Agent {
 
     fn begin(&mut self, effect: Effect) {
         tracing::debug!(?effect, "an effect begins");
+        let lane = effect.lane();
+        // Where no drain runs, its effect says so, or the heart would wait for its end.
+        if effect == Effect::StopDrain && self.lanes.stop(lane) {
+            return;
+        }
         let mut hands = self.hands.clone();
         hands.attempt = self.state.record.core.attempt.as_ref().map(|attempt| attempt.id.clone());
-        self.lanes.begin(hands, effect);
+        let events = self.events_in.clone();
+        self.lanes.begin(lane, |stop| Box::pin(hands.perform(effect, events, stop)));
     }
 
     /// Shows where the agent is, everywhere.

@@ -25,7 +25,7 @@ impl Sources {
 
 pub(super) fn spawn(agent: &Agent, channels: &Channels) -> Sources {
     let mut tasks = JoinSet::new();
-    let events = || channels.events_in.clone();
+    let events = || agent.events_in.clone();
     let (host, settings) = (agent.hands.host.clone(), agent.hands.settings.clone());
 
     let (options, to) = (rpm_ostree::Options::new(host.clone()), events());
