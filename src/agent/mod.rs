@@ -14,9 +14,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 
 use crate::admin::{Metrics, Notifier, Order, Snapshot, watchdog_interval};
+use crate::config::SlotBackend;
 use crate::effects::announce::{Announcement, Announcer};
 use crate::effects::store::Store;
-use crate::lifecycle::{self, Effect, Event, Policy, Record, State, Step};
+use crate::lifecycle::{self, Effect, Event, Policy, Record, Slot, State, Step};
 use crate::signals::clock;
 use crate::signals::unix::{UnixSignal, UnixSignals};
 use crate::telemetry;
@@ -254,9 +255,21 @@ impl Agent {
             }
         };
         let old = self.hands.settings.clone();
-        let new = loaded.settings;
+        let mut new = loaded.settings;
         if old.agent != new.agent || old.metrics != new.metrics {
             tracing::warn!("[agent] and [metrics] change with the next start only");
+        }
+        if self.would_lose_the_slot(new.slot.as_ref()) {
+            tracing::error!(
+                server = self.hands.slot.server(),
+                "a slot of the old server may be held: the old configuration stays; reload once it \
+                 is released, or restart the agent"
+            );
+            return;
+        }
+        if old.policy.kubernetes != new.policy.kubernetes {
+            new.policy.kubernetes = old.policy.kubernetes;
+            tracing::warn!("[node] kubernetes changes with the next start only");
         }
         match Hands::new(new, self.hands.host.clone(), self.state.boot.id.clone()) {
             Ok(hands) => {
@@ -272,6 +285,22 @@ impl Agent {
             Err(error) => {
                 tracing::error!(%error, "the new configuration is wrong: the old one stays");
             }
+        }
+    }
+
+    /// Whether a slot that may be ours would never be given back under this setting: nobody would
+    /// ask the server that holds it.
+    fn would_lose_the_slot(&self, new: Option<&SlotBackend>) -> bool {
+        let record = &self.state.record;
+        if record.core.slot == Slot::None && record.release_again.is_none() {
+            return false;
+        }
+        match (&self.hands.settings.slot, new) {
+            (Some(SlotBackend::FleetLock(old)), Some(SlotBackend::FleetLock(new))) => {
+                !old.is_same_slot(new)
+            }
+            (Some(SlotBackend::FleetLock(_)), Some(SlotBackend::None) | None) => true,
+            (Some(SlotBackend::None) | None, _) => false,
         }
     }
 }

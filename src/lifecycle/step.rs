@@ -32,7 +32,8 @@ impl Heart<'_> {
     fn absorb(&mut self, event: Event) {
         let at = self.now.since_boot;
         match event {
-            Event::Woke | Event::ClockSet | Event::PolicyChanged => {}
+            Event::Woke | Event::ClockSet => {}
+            Event::PolicyChanged => self.policy_changed(),
             Event::HostChanged => self.state.view.host_changed = true,
             Event::System(system) => {
                 self.state.view.system = Some(system);
@@ -110,6 +111,15 @@ impl Heart<'_> {
                 self.state.failures.clear();
             }
         }
+    }
+
+    /// What was looked at by the old rules is looked at anew.
+    fn policy_changed(&mut self) {
+        self.state.view.host_changed = true;
+        self.state.view.rehearsal = None;
+        self.state.run.verified = false;
+        self.state.run.well_since = None;
+        self.state.run.checked = None;
     }
 
     fn shutdown(&mut self, going: bool) {
