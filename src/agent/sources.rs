@@ -1,10 +1,11 @@
 //! The sources of events, each a task that never ends by itself.
 
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::admin::{self, AdminSettings};
+use crate::admin::{self, AdminSettings, Snapshot};
+use crate::cluster::{Cluster, Retry, self_check};
 use crate::signals::{clock, hold_file, logind, node, rpm_ostree};
-use crate::{cluster, lifecycle};
 
 use super::{Agent, Channels};
 
@@ -56,7 +57,7 @@ pub(super) fn spawn(agent: &Agent, channels: &Channels) -> Sources {
         });
         let cluster = agent.hands.cluster.clone();
         let snapshots = agent.snapshots.clone();
-        tokio::spawn(async move { check_rights(&cluster, &snapshots).await });
+        tokio::spawn(async move { introduce(&cluster, &snapshots).await });
     }
     let admin = AdminSettings {
         run_dir: settings.agent.run_dir.clone(),
@@ -73,24 +74,24 @@ pub(super) fn spawn(agent: &Agent, channels: &Channels) -> Sources {
     Sources(tasks)
 }
 
-/// Says once at the start, in one line, what the identity of the agent may not do.
-async fn check_rights(
-    cluster: &cluster::Cluster,
-    snapshots: &tokio::sync::watch::Sender<admin::Snapshot>,
-) {
-    let name = match cluster.node_name().await {
-        Ok(name) => name,
-        Err(trouble) => {
-            let trouble: lifecycle::NodeTrouble = trouble;
-            tracing::warn!(kind = trouble.kind(), because = trouble.text(), "no Node yet");
-            return;
+/// Finds out the Node's name, and says once, in one line, what the identity of the agent may not do.
+async fn introduce(cluster: &Cluster, snapshots: &watch::Sender<Snapshot>) {
+    let mut retry = Retry::new();
+    // Why there is none yet is told by the watch of the Node.
+    let name = loop {
+        match cluster.node_name().await {
+            Ok(name) => break name,
+            Err(_) => tokio::select! {
+                () = tokio::time::sleep(retry.failed()) => {}
+                () = cluster.changed() => {}
+            },
         }
     };
     snapshots.send_if_modified(|snapshot| {
         snapshot.node_name = Some(name.clone());
         true
     });
-    let missing = cluster::self_check(cluster).await;
+    let missing = self_check(cluster).await;
     if missing.is_empty() {
         tracing::info!(node = name, "the credential may do all that the agent needs");
     } else {
