@@ -122,6 +122,9 @@ impl<'a> Heart<'a> {
         }
         let stages = &mut self.state.record.stages;
         stages.push(StageTime { stage: to, since: self.now.wall });
+        if matches!(to, Stage::Idle | Stage::Draining) {
+            self.state.view.progress = None;
+        }
         if to == Stage::Idle {
             self.end_attempt();
         }

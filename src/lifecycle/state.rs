@@ -62,7 +62,7 @@ pub struct View {
     pub evidence: Option<BootEvidence>,
     /// The last rehearsal and when it was held.
     pub rehearsal: Option<(Rehearsed, Duration)>,
-    /// How far the drain is.
+    /// How far the drain of this attempt is.
     pub progress: Option<Progress>,
     /// The last answer of the slot server that was no grant.
     pub slot_answer: Option<SlotAnswer>,

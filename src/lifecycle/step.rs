@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::drain::Progress;
 use crate::fleetlock::{ReleaseAnswer, SlotAnswer};
 use crate::model::Now;
 
@@ -64,7 +65,7 @@ impl Heart<'_> {
             Event::SlotAnswered(answer) => self.slot_answered(answer),
             Event::SlotReleased(answer) => self.slot_released(answer),
             Event::Cordoned(answer) => self.cordoned(answer),
-            Event::DrainProgress(progress) => self.state.view.progress = Some(progress),
+            Event::DrainProgress(progress) => self.progressed(progress),
             Event::DrainEnded(end) => self.drain_ended(end),
             Event::Verified(verification) => self.verified(verification),
             Event::RebootAnswered(answer) => self.reboot_answered(answer),
@@ -250,6 +251,22 @@ impl Heart<'_> {
                 self.lane_failed(Lane::Drain, super::heart::trouble_rest(&trouble));
                 self.state.view.rehearsal = Some((Rehearsed::Failed(trouble), at));
             }
+        }
+    }
+
+    /// News of a drain whose stage is over is none.
+    fn progressed(&mut self, progress: Progress) {
+        match self.state.record.core.stage {
+            Stage::Draining | Stage::Yielding => self.state.view.progress = Some(progress),
+            Stage::Idle
+            | Stage::Waiting
+            | Stage::Requesting
+            | Stage::Rebooting
+            | Stage::Settling
+            | Stage::Stuck
+            | Stage::Uncordoning
+            | Stage::Releasing
+            | Stage::Halted => {}
         }
     }
 
