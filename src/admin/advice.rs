@@ -16,6 +16,7 @@ pub fn advice(waiting: &Waiting) -> Advice {
     match waiting {
         Waiting::NoUpdate => NO_UPDATE,
         Waiting::SystemUnknown(_) => SYSTEM_UNKNOWN,
+        Waiting::BootUnknown => BOOT_UNKNOWN,
         Waiting::NoSlotBackend => NO_SLOT_BACKEND,
         Waiting::OnlyNodeNotConfirmed => ONLY_NODE_NOT_CONFIRMED,
         Waiting::Held { origin, .. } => held(*origin),
@@ -105,6 +106,7 @@ const SYSTEM_UNKNOWN: Advice = helped(
     "rpm-ostree answers; the agent keeps asking",
     "See `rpm-ostree status` and `systemctl status rpm-ostreed`.",
 );
+const BOOT_UNKNOWN: Advice = nothing_to_do("systemd has said how the last shutdown ended");
 const NO_SLOT_BACKEND: Advice = helped(
     "a slot backend is configured and the agent has loaded it",
     "Set [slot] in /etc/lockkeeper/config.d/, `lockkeeper config check`, then `systemctl \

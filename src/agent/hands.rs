@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 use crate::config::Settings;
 use crate::effects::slot::SlotClient;
 use crate::effects::{boot, cordon, evict, health, host, reboot};
-use crate::lifecycle::{Effect, Event};
+use crate::lifecycle::{DrainEnd, Effect, Event};
 use crate::model::{AttemptId, BootId};
 use crate::signals::bus::Host;
 
@@ -26,15 +26,15 @@ pub(super) struct Hands {
 }
 
 impl Hands {
-    /// Does one effect and returns its outcome; `None` for one that has no outcome of its own.
+    /// Does one effect and returns its outcome.
     pub(super) async fn perform(
         self,
         effect: Effect,
         progress: mpsc::Sender<Event>,
         stop: CancellationToken,
-    ) -> Option<Event> {
+    ) -> Event {
         let (host, cluster, settings) = (&self.host, &self.cluster, &*self.settings);
-        Some(match effect {
+        match effect {
             Effect::Inspect => {
                 let server = self.slot.server();
                 Event::Inspected(host::inspect(host, &settings.reboot, server.as_deref()).await)
@@ -60,7 +60,8 @@ impl Hands {
                     evict::drain(cluster, drain, within, delete, progress, stop).await,
                 )
             }
-            Effect::StopDrain => return None,
+            // A drain that runs is stopped by its token and never comes here.
+            Effect::StopDrain => Event::DrainEnded(DrainEnd::Stopped),
             Effect::VerifyEmpty { uid, pods_may_stay } => {
                 Event::Verified(evict::verify(cluster, &settings.drain, &uid, pods_may_stay).await)
             }
@@ -74,6 +75,6 @@ impl Hands {
             }
             Effect::Uncordon => Event::Uncordoned(cordon::uncordon(cluster).await),
             Effect::RestoreCordon => Event::CordonRestored(cordon::restore(cluster).await),
-        })
+        }
     }
 }

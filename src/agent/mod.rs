@@ -15,9 +15,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 
 use crate::admin::{Metrics, Notifier, Order, Snapshot, watchdog_interval};
+use crate::config::SlotBackend;
 use crate::effects::announce::{Announcement, Announcer};
 use crate::effects::store::Store;
-use crate::lifecycle::{self, Effect, Event, Policy, Record, State, Step};
+use crate::lifecycle::{self, Effect, Event, Policy, Record, Slot, State, Step};
 use crate::signals::clock;
 use crate::signals::unix::{UnixSignal, UnixSignals};
 use crate::telemetry;
@@ -42,6 +43,7 @@ struct Agent {
     write_failed: bool,
     hands: Hands,
     lanes: Lanes,
+    events_in: mpsc::Sender<Event>,
     snapshots: watch::Sender<Snapshot>,
     metrics: Metrics,
     notifier: Notifier,
@@ -54,7 +56,8 @@ struct Agent {
 /// Runs the agent until it is told to stop.
 ///
 /// # Errors
-/// The configuration is wrong, another agent runs on this host, or a source of events ended.
+/// The configuration is wrong, another agent runs on this host, a source of events ended, or an
+/// effect broke down.
 pub async fn run(root: PathBuf) -> anyhow::Result<()> {
     let signals = UnixSignals::new().context("cannot listen to signals")?;
     let setup::Ready { mut agent, first, channels, _lock } = setup::prepare(root).await?;
@@ -70,8 +73,6 @@ pub async fn run(root: PathBuf) -> anyhow::Result<()> {
 /// What the loop listens to.
 struct Channels {
     events: mpsc::Receiver<Event>,
-    events_in: mpsc::Sender<Event>,
-    outcomes: mpsc::Receiver<lanes::Outcome>,
     orders: mpsc::Receiver<Order>,
     orders_in: mpsc::Sender<Order>,
 }
@@ -93,13 +94,12 @@ impl Agent {
                     UnixSignal::Reload => self.reload().await,
                 },
                 Some(event) = channels.events.recv() => self.feed(event).await,
-                Some(outcome) = channels.outcomes.recv() => {
-                    if let Some(event) = self.lanes.take(outcome) {
-                        if let Event::SlotAnswered(answer) = &event {
-                            self.metrics.slot_answer(answer);
-                        }
-                        self.feed(event).await;
+                outcome = self.lanes.next() => {
+                    let event = outcome.context("an effect broke down")?;
+                    if let Event::SlotAnswered(answer) = &event {
+                        self.metrics.slot_answer(answer);
                     }
+                    self.feed(event).await;
                 }
                 Some((command, answer)) = channels.orders.recv() => {
                     tracing::info!(?command, "a person says");
@@ -185,9 +185,15 @@ impl Agent {
 
     fn begin(&mut self, effect: Effect) {
         tracing::debug!(?effect, "an effect begins");
+        let lane = effect.lane();
+        // Where no drain runs, its effect says so, or the heart would wait for its end.
+        if effect == Effect::StopDrain && self.lanes.stop(lane) {
+            return;
+        }
         let mut hands = self.hands.clone();
         hands.attempt = self.state.record.core.attempt.as_ref().map(|attempt| attempt.id.clone());
-        self.lanes.begin(hands, effect);
+        let events = self.events_in.clone();
+        self.lanes.begin(lane, |stop| Box::pin(hands.perform(effect, events, stop)));
     }
 
     /// Shows where the agent is, everywhere.
@@ -250,9 +256,21 @@ impl Agent {
             }
         };
         let old = self.hands.settings.clone();
-        let new = loaded.settings;
+        let mut new = loaded.settings;
         if old.agent != new.agent || old.metrics != new.metrics {
             tracing::warn!("[agent] and [metrics] change with the next start only");
+        }
+        if self.would_lose_the_slot(new.slot.as_ref()) {
+            tracing::error!(
+                server = self.hands.slot.server(),
+                "a slot of the old server may be held: the old configuration stays; reload once it \
+                 is released, or restart the agent"
+            );
+            return;
+        }
+        if old.policy.kubernetes != new.policy.kubernetes {
+            new.policy.kubernetes = old.policy.kubernetes;
+            tracing::warn!("[node] kubernetes changes with the next start only");
         }
         match Hands::new(new, self.hands.host.clone(), self.state.boot.id.clone()) {
             Ok(hands) => {
@@ -268,6 +286,22 @@ impl Agent {
             Err(error) => {
                 tracing::error!(%error, "the new configuration is wrong: the old one stays");
             }
+        }
+    }
+
+    /// Whether a slot that may be ours would never be given back under this setting: nobody would
+    /// ask the server that holds it.
+    fn would_lose_the_slot(&self, new: Option<&SlotBackend>) -> bool {
+        let record = &self.state.record;
+        if record.core.slot == Slot::None && record.release_again.is_none() {
+            return false;
+        }
+        match (&self.hands.settings.slot, new) {
+            (Some(SlotBackend::FleetLock(old)), Some(SlotBackend::FleetLock(new))) => {
+                !old.is_same_slot(new)
+            }
+            (Some(SlotBackend::FleetLock(_)), Some(SlotBackend::None) | None) => true,
+            (Some(SlotBackend::None) | None, _) => false,
         }
     }
 }

@@ -63,7 +63,6 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
     let first = lifecycle::start(&policy, record, start, now);
 
     let (events_in, events) = mpsc::channel(EVENTS_WAITING);
-    let (outcomes_in, outcomes) = mpsc::channel(EVENTS_WAITING);
     let (orders_in, orders) = mpsc::channel(8);
     let version = env!("CARGO_PKG_VERSION");
     let snapshot = Snapshot {
@@ -85,7 +84,8 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
         written,
         write_failed: false,
         hands,
-        lanes: Lanes::new(outcomes_in, events_in.clone()),
+        lanes: Lanes::default(),
+        events_in,
         snapshots: watch::channel(snapshot).0,
         metrics: Metrics::new(version),
         notifier: Notifier::new(),
@@ -94,7 +94,7 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
         awake: false,
         last_reason: None,
     };
-    let channels = Channels { events, events_in, outcomes, orders, orders_in };
+    let channels = Channels { events, orders, orders_in };
     Ok(Ready { agent, first, channels, _lock: lock })
 }
 

@@ -14,9 +14,11 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
+use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use crate::signals::unix::{UnixSignal, UnixSignals};
@@ -26,6 +28,9 @@ use arguments::{Arguments, Command, ConfigCommand, Daemon, SlotsCommand};
 
 /// Where the sockets are if neither the caller nor the configuration says otherwise.
 const RUN_DIR: &str = "/run/lockkeeper";
+
+/// How long calls that block may still take once all is done.
+const STOP_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs the program with these arguments, its name first. 0: done, 1: failed, 2: used wrongly.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -50,13 +55,20 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn desk(arguments: Arguments) -> anyhow::Result<()> {
-    let Arguments { root, run_dir, command } = arguments;
     // One thread is enough for a program that waits most of its life.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let out = &mut io::stdout().lock();
+    let done = serve(&runtime, arguments, &mut io::stdout().lock());
+    // A call into a disk that hangs must not keep a process that was told to stop.
+    runtime.shutdown_timeout(STOP_WITHIN);
+    done
+}
+
+/// Does what was asked for, to its end.
+fn serve(runtime: &Runtime, arguments: Arguments, out: &mut dyn Write) -> anyhow::Result<()> {
+    let Arguments { root, run_dir, command } = arguments;
     match command {
         Command::Agent(daemon) => runtime.block_on(agent(root, daemon)),
         Command::Coordinator { config, daemon } => {

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use folder::Masked;
 pub use merge::{Loaded, Origin, Value};
+pub(crate) use rules::without_secret;
 pub use settings::{
     AgentSettings, CoordinatorSettings, Credentials, DrainSettings, EmptyDir, GroupSettings,
     HealthSettings, MetricsSettings, NodeSettings, RebootSettings, Settings, SlotBackend,

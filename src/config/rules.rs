@@ -131,7 +131,7 @@ pub(super) const HEADER_VALUE: Rule = Rule {
 };
 
 /// A good URL with its user and password made unreadable, for people's eyes.
-pub(super) fn without_secret(text: &str) -> String {
+pub(crate) fn without_secret(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     match rest.get(..authority).and_then(|authority| authority.rfind('@')) {

@@ -182,6 +182,13 @@ pub struct GroupSettings {
 
 // === impl SlotServer ===
 
+impl SlotServer {
+    /// Whether a slot of the one is a slot of the other: what is asked for, not how.
+    pub(crate) fn is_same_slot(&self, other: &Self) -> bool {
+        (&self.base_url, &self.group, &self.id) == (&other.base_url, &other.group, &other.id)
+    }
+}
+
 impl fmt::Debug for SlotServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SlotServer")

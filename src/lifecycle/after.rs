@@ -136,13 +136,15 @@ impl Heart<'_> {
         }
         let Some(evidence) = self.state.view.evidence.clone() else {
             self.launch(Effect::ReadBoot);
+            return Err(Waiting::BootUnknown);
+        };
+        let Some(system) = self.state.view.system.clone() else {
             return Err(Waiting::SystemUnknown(self.state.view.system_trouble.clone()));
         };
-        let unknown = Waiting::SystemUnknown(self.state.view.system_trouble.clone());
-        let Some(system) = self.state.view.system.clone() else { return Err(unknown) };
         let Some(attempt) = self.state.record.core.attempt.clone() else { return Ok(()) };
         let Some((outcome, detail)) = verdict(&attempt, &system, &evidence) else {
-            return Err(unknown);
+            let why = "it lists no deployment as the booted one".to_owned();
+            return Err(Waiting::SystemUnknown(Some(why)));
         };
         match outcome {
             Outcome::FellBack => {

@@ -49,7 +49,11 @@ impl Heart<'_> {
         }
         match self.gates_before() {
             Ok(()) => {}
-            Err(Shut::Asking(reason)) => return Verdict::Wait(reason),
+            // What the server said last is news; that the host is looked at meanwhile is none.
+            Err(Shut::Asking(reason)) if self.state.view.slot_answer.is_none() => {
+                return Verdict::Wait(reason);
+            }
+            Err(Shut::Asking(_)) => return Verdict::Wait(self.slot_reason()),
             Err(Shut::Closed(reason)) if reason == Waiting::ShuttingDown => {
                 return Verdict::Wait(reason);
             }
@@ -72,12 +76,11 @@ impl Heart<'_> {
         };
         if self.launch(Effect::RequestSlot { attempt }) {
             self.state.record.core.slot = Slot::Asked;
-            self.state.view.slot_answer = None;
         }
         Verdict::Wait(self.slot_reason())
     }
 
-    /// Why the slot is not there yet.
+    /// Why the slot is not there yet: the server's last word, also while it is asked again.
     pub(super) fn slot_reason(&self) -> Waiting {
         match &self.state.view.slot_answer {
             None | Some(SlotAnswer::Granted) => Waiting::SlotAsked,

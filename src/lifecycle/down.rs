@@ -214,7 +214,7 @@ impl Heart<'_> {
             left = left.max(LAST_LOOK_TIME.saturating_sub(looked));
         }
         if !left.is_zero() {
-            self.wake_at(self.now.since_boot + left, "the drain's deadline");
+            self.wake_at(self.now.since_boot.saturating_add(left), "the drain's deadline");
             return Verdict::Wait(reason);
         }
         if let Some(why) = self.state.unwritable.clone() {
@@ -235,8 +235,10 @@ impl Heart<'_> {
 
     /// What is left of a time that began with the drain.
     fn remaining(&self, length: Duration) -> Duration {
-        let began = self.state.record.drain_began.unwrap_or(self.now.since_boot.as_secs());
-        (Duration::from_secs(began) + length).saturating_sub(self.now.since_boot)
+        let now = self.now.since_boot;
+        // The record comes from a disk: what it says of the future began now.
+        let began = self.state.record.drain_began.map_or(now, Duration::from_secs).min(now);
+        began.saturating_add(length).saturating_sub(now)
     }
 
     /// Why the slot is not confirmed yet.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::schedule::Openness;
 
-use super::effect::Effect;
+use super::effect::{Effect, Lane};
 use super::event::HostView;
 use super::heart::Heart;
 use super::policy::{OnDeadline, OnUsers, Policy, SlotPolicy};
@@ -86,7 +86,7 @@ impl Heart<'_> {
     /// The gates before the slot is asked for; the cheap ones first, so that a node that is held
     /// or outside its window looks at nothing.
     pub(super) fn gates_before(&mut self) -> Result<(), Shut> {
-        let needs = self.policy.drain_deadline + self.policy.reboot_estimate;
+        let needs = self.policy.drain_deadline.saturating_add(self.policy.reboot_estimate);
         self.standing_gates(needs)?;
         self.bound_wall_times();
         if let Some(until) = self.state.record.backoff_until.filter(|at| *at > self.now.wall) {
@@ -102,8 +102,12 @@ impl Heart<'_> {
                 if unseen { Shut::Asking(reason) } else { Shut::Closed(reason) }
             })?;
         }
-        self.host_gates()?;
-        self.rehearsal_gate()
+        match self.host_gates() {
+            // What stood in the drain's way says more than that the host is looked at again.
+            Err(Shut::Asking(reason)) => Err(Shut::Asking(self.drain_stands().unwrap_or(reason))),
+            Err(shut) => Err(shut),
+            Ok(()) => self.rehearsal_gate(),
+        }
     }
 
     /// The gates that need no look at anything: people, the configuration, the calendar.
@@ -145,12 +149,17 @@ impl Heart<'_> {
         }
     }
 
-    /// The host's gates, looked at not longer ago than [`HOST_FRESH`].
+    /// The host's gates, looked at not longer ago than [`HOST_FRESH`]. One that was closed speaks
+    /// until a new look finds it open.
     pub(super) fn host_gates(&mut self) -> Result<(), Shut> {
         let known = self.state.view.host.as_ref();
         let known = known.map(|(host, at)| (host_gate(self.policy, host), *at));
         let (closed, stale) = match known {
-            Some((closed, at)) => (closed, self.passed(at, HOST_FRESH, "look at the host again")),
+            Some((closed, at)) => {
+                let old = self.passed(at, HOST_FRESH, "look at the host again");
+                let looking = self.state.in_flight.contains(&Lane::Host);
+                (closed, old || looking || self.state.view.host_changed)
+            }
             None => (None, true),
         };
         if stale {
@@ -189,6 +198,18 @@ impl Heart<'_> {
             }
             Some((Rehearsed::Failed(trouble), _)) => Err(Shut::Closed(Waiting::Node(trouble))),
             Some((Rehearsed::Passes, _)) | None => Err(Shut::Asking(Waiting::Rehearsing)),
+        }
+    }
+
+    /// What the last rehearsal found in the way of a drain.
+    fn drain_stands(&self) -> Option<Waiting> {
+        match &self.state.view.rehearsal {
+            Some((Rehearsed::Blocked(_), _)) if self.budgets_only_inform() => None,
+            Some((Rehearsed::Blocked(obstacles), _)) => {
+                Some(Waiting::DrainWouldBlock(obstacles.clone()))
+            }
+            Some((Rehearsed::Failed(trouble), _)) => Some(Waiting::Node(trouble.clone())),
+            Some((Rehearsed::Passes, _)) | None => None,
         }
     }
 

@@ -116,11 +116,15 @@ impl<'a> Heart<'a> {
         });
         self.state.record.core.stage = to;
         self.state.run = Run { began: self.now.since_boot, ..Run::default() };
+        self.state.view.slot_answer = None;
         if from == Stage::Requesting && to == Stage::Draining {
             self.state.run.confirmed = Some(self.now.since_boot);
         }
         let stages = &mut self.state.record.stages;
         stages.push(StageTime { stage: to, since: self.now.wall });
+        if matches!(to, Stage::Idle | Stage::Draining) {
+            self.state.view.progress = None;
+        }
         if to == Stage::Idle {
             self.end_attempt();
         }
@@ -219,6 +223,9 @@ impl<'a> Heart<'a> {
             }
             self.state.not_before.remove(&lane);
         }
+        if effect == Effect::Inspect {
+            self.state.view.host_changed = false;
+        }
         self.state.in_flight.insert(lane);
         self.effects.push(effect);
         true
@@ -239,7 +246,7 @@ impl<'a> Heart<'a> {
         *failures = failures.saturating_add(1);
         let salt = u64::from(*failures);
         let delay = jittered(base, self.state.seed, salt).max(at_least.unwrap_or_default());
-        self.state.not_before.insert(lane, self.now.since_boot + delay);
+        self.state.not_before.insert(lane, self.now.since_boot.saturating_add(delay));
     }
 
     /// The lane rests for about this long, without having failed.
@@ -247,7 +254,7 @@ impl<'a> Heart<'a> {
         self.state.in_flight.remove(&lane);
         let salt = self.now.since_boot.as_secs();
         let delay = jittered(delay, self.state.seed, salt);
-        self.state.not_before.insert(lane, self.now.since_boot + delay);
+        self.state.not_before.insert(lane, self.now.since_boot.saturating_add(delay));
     }
 
     // === Time ===
@@ -263,7 +270,7 @@ impl<'a> Heart<'a> {
     /// Wakes the agent at this wall time; a clock that is set wakes it by itself.
     pub(super) fn wake_at_wall(&mut self, at: Timestamp, reason: &'static str) {
         let after = Duration::try_from(at.duration_since(self.now.wall)).unwrap_or_default();
-        self.wake_at(self.now.since_boot + after, reason);
+        self.wake_at(self.now.since_boot.saturating_add(after), reason);
     }
 
     /// Whether `length` has passed since `began`; if not, the agent is woken when it has.

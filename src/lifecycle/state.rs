@@ -56,13 +56,13 @@ pub struct View {
     pub preparing_for_shutdown: bool,
     /// The host's gates and when they were looked at.
     pub host: Option<(HostView, Duration)>,
-    /// Something changed while the host was being looked at: that look does not count.
+    /// Something changed since the last look began: it is shown, and opens no gate.
     pub host_changed: bool,
     /// Evidence of the last boot.
     pub evidence: Option<BootEvidence>,
     /// The last rehearsal and when it was held.
     pub rehearsal: Option<(Rehearsed, Duration)>,
-    /// How far the drain is.
+    /// How far the drain of this attempt is.
     pub progress: Option<Progress>,
     /// The last answer of the slot server that was no grant.
     pub slot_answer: Option<SlotAnswer>,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::drain::Progress;
 use crate::fleetlock::{ReleaseAnswer, SlotAnswer};
 use crate::model::Now;
 
@@ -32,11 +33,9 @@ impl Heart<'_> {
     fn absorb(&mut self, event: Event) {
         let at = self.now.since_boot;
         match event {
-            Event::Woke | Event::ClockSet | Event::PolicyChanged => {}
-            Event::HostChanged => {
-                self.state.view.host = None;
-                self.state.view.host_changed = self.state.in_flight.contains(&Lane::Host);
-            }
+            Event::Woke | Event::ClockSet => {}
+            Event::PolicyChanged => self.policy_changed(),
+            Event::HostChanged => self.state.view.host_changed = true,
             Event::System(system) => {
                 self.state.view.system = Some(system);
                 self.state.view.system_trouble = None;
@@ -54,10 +53,8 @@ impl Heart<'_> {
             }
             Event::Inspected(host) => {
                 self.lane_ok(Lane::Host);
-                if !std::mem::take(&mut self.state.view.host_changed) {
-                    self.state.view.host = Some((host, at));
-                    self.state.run.other_client_checked = true;
-                }
+                self.state.view.host = Some((host, at));
+                self.state.run.other_client_checked |= !self.state.view.host_changed;
             }
             Event::BootRead(evidence) => {
                 self.lane_ok(Lane::Boot);
@@ -68,7 +65,7 @@ impl Heart<'_> {
             Event::SlotAnswered(answer) => self.slot_answered(answer),
             Event::SlotReleased(answer) => self.slot_released(answer),
             Event::Cordoned(answer) => self.cordoned(answer),
-            Event::DrainProgress(progress) => self.state.view.progress = Some(progress),
+            Event::DrainProgress(progress) => self.progressed(progress),
             Event::DrainEnded(end) => self.drain_ended(end),
             Event::Verified(verification) => self.verified(verification),
             Event::RebootAnswered(answer) => self.reboot_answered(answer),
@@ -115,6 +112,15 @@ impl Heart<'_> {
                 self.state.failures.clear();
             }
         }
+    }
+
+    /// What was looked at by the old rules is looked at anew.
+    fn policy_changed(&mut self) {
+        self.state.view.host_changed = true;
+        self.state.view.rehearsal = None;
+        self.state.run.verified = false;
+        self.state.run.well_since = None;
+        self.state.run.checked = None;
     }
 
     fn shutdown(&mut self, going: bool) {
@@ -245,6 +251,22 @@ impl Heart<'_> {
                 self.lane_failed(Lane::Drain, super::heart::trouble_rest(&trouble));
                 self.state.view.rehearsal = Some((Rehearsed::Failed(trouble), at));
             }
+        }
+    }
+
+    /// News of a drain whose stage is over is none.
+    fn progressed(&mut self, progress: Progress) {
+        match self.state.record.core.stage {
+            Stage::Draining | Stage::Yielding => self.state.view.progress = Some(progress),
+            Stage::Idle
+            | Stage::Waiting
+            | Stage::Requesting
+            | Stage::Rebooting
+            | Stage::Settling
+            | Stage::Stuck
+            | Stage::Uncordoning
+            | Stage::Releasing
+            | Stage::Halted => {}
         }
     }
 

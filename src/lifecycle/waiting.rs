@@ -27,6 +27,8 @@ pub enum Waiting {
     NoUpdate,
     /// The update system has not been read yet, or cannot be.
     SystemUnknown(Option<String>),
+    /// What this boot says about the one before it has not been read yet.
+    BootUnknown,
     /// No slot backend is configured, and there is no default.
     NoSlotBackend,
     /// Backend `none` on a Kubernetes Node without `only_node = true`.
@@ -158,6 +160,7 @@ impl Waiting {
         match self {
             Self::NoUpdate => "no-update",
             Self::SystemUnknown(_) => "update-system-unknown",
+            Self::BootUnknown => "boot-unknown",
             Self::NoSlotBackend => "no-slot-backend",
             Self::OnlyNodeNotConfirmed => "only-node-not-confirmed",
             Self::Held { .. } => "held",
@@ -211,6 +214,7 @@ impl fmt::Display for Waiting {
             Self::NoUpdate => f.write_str("no update is staged"),
             Self::SystemUnknown(None) => f.write_str("rpm-ostree has not been read yet"),
             Self::SystemUnknown(Some(why)) => write!(f, "rpm-ostree cannot be read: {why}"),
+            Self::BootUnknown => f.write_str("finding out what the last boot brought"),
             Self::NoSlotBackend => f.write_str(
                 "no slot backend is configured: set [slot] backend (there is no default)",
             ),

@@ -86,6 +86,7 @@ fn is_passing(waiting: &Waiting) -> bool {
         Waiting::HostUnknown
         | Waiting::NodeUnknown
         | Waiting::SystemUnknown(None)
+        | Waiting::BootUnknown
         | Waiting::Rehearsing
         | Waiting::SlotAsked
         | Waiting::Cordoning

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use crate::config::without_secret;
 use crate::signals::bus::Host;
 use crate::signals::bus::systemd::Systemd;
 
@@ -26,7 +27,7 @@ struct Updates {
     base_url: Option<String>,
 }
 
-/// The slot server that an active Zincati asks, if it is not ours.
+/// The slot server that an active Zincati asks, if it is not ours; without what is secret in its URL.
 ///
 /// # Errors
 /// It is active and what it does cannot be read.
@@ -54,7 +55,7 @@ fn server(updates: Updates, own_server: Option<&str>) -> Option<String> {
     let url = updates.base_url.unwrap_or_default();
     let is_own =
         own_server.is_some_and(|own| own.trim_end_matches('/') == url.trim_end_matches('/'));
-    (!is_own).then(|| super::plain(&url))
+    (!is_own).then(|| super::plain(&without_secret(&url)))
 }
 
 /// The fragments in the order in which Zincati reads them.
@@ -142,6 +143,13 @@ mod tests {
             merge(&mut merged, &read(&file)?)?;
         }
         Ok(server(merged, own))
+    }
+
+    #[test]
+    fn a_password_is_not_told() {
+        let text = LOCK.replace("http://", "http://user:secret@");
+        let told = merged(&[("etc/zincati/config.d/50-a.toml", &text)], None).unwrap().unwrap();
+        assert_eq!(told, "http://***@192.0.2.1/");
     }
 
     const LOCK: &str = "[updates]\nstrategy = \"fleet_lock\"\n\
