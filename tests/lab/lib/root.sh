@@ -82,6 +82,11 @@ put_agent() { # ROOT [BINARY]
         [[ -e $root/etc/systemd/system/$unit || -e $root/usr/lib/systemd/system/$unit ]] || continue
         systemctl --quiet --root="$root" enable "$unit" || return 1
     done
+    if grep -q '^VERSION_CODENAME=bookworm' "$root/etc/os-release"; then
+        install -D -m 644 "$lab_home/host/lockkeeper-boot-id.conf" \
+            "$root/etc/systemd/system/lockkeeper.service.d/lab-boot-id.conf"
+        echo 'C /run/lab-boot-id 0444 root root - /proc/sys/kernel/random/boot_id' >"$root/etc/tmpfiles.d/lab-boot-id.conf"
+    fi
     [[ -e $root/etc/lockkeeper/config.d/90-lab.toml ]] ||
         sed "s|@PORT@|$LAB_PORT_COORDINATOR|" "$lab_home/host/agent.toml" >"$root/etc/lockkeeper/config.d/90-lab.toml"
 }
