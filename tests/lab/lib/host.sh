@@ -51,8 +51,8 @@ cgroup_mounts() {
 own_cgroup() { # HOST
     local mount joined=
     for mount in $(cgroup_mounts); do
-        mkdir -p "$mount/lockkeeper-lab/$1" || return 1
-        echo "$BASHPID" >"$mount/lockkeeper-lab/$1/cgroup.procs" || return 1
+        mkdir -p "$mount/$cgroup/$1" || return 1
+        echo "$BASHPID" >"$mount/$cgroup/$1/cgroup.procs" || return 1
         joined=yes
     done
     [[ $joined ]] || { echo "this machine has no cgroup tree that systemd could use"; return 1; }
@@ -61,8 +61,8 @@ own_cgroup() { # HOST
 remove_cgroups() {
     local mount
     for mount in $(cgroup_mounts); do
-        [[ -d $mount/lockkeeper-lab ]] || continue
-        find "$mount/lockkeeper-lab" -depth -type d -exec rmdir {} + 2>/dev/null || true
+        [[ -d $mount/$cgroup ]] || continue
+        find "$mount/$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null || true
     done
 }
 
@@ -70,8 +70,8 @@ remove_cgroups() {
 machine_processes() {
     local mount
     for mount in $(cgroup_mounts); do
-        [[ -d $mount/lockkeeper-lab/$1 ]] || continue
-        find "$mount/lockkeeper-lab/$1" -name cgroup.procs -exec cat {} + 2>/dev/null || true
+        [[ -d $mount/$cgroup/$1 ]] || continue
+        find "$mount/$cgroup/$1" -name cgroup.procs -exec cat {} + 2>/dev/null || true
     done | sort -un
 }
 
@@ -82,7 +82,7 @@ kill_machine() {
     local mount
     local -a processes
     for mount in $(cgroup_mounts); do
-        { echo 1 >"$mount/lockkeeper-lab/$1/cgroup.kill"; } 2>/dev/null || true
+        { echo 1 >"$mount/$cgroup/$1/cgroup.kill"; } 2>/dev/null || true
     done
     mapfile -t processes < <(machine_processes "$1")
     ((${#processes[@]})) && kill -KILL "${processes[@]}" 2>/dev/null

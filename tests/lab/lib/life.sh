@@ -170,7 +170,7 @@ tear_down() {
 machines() {
     local mount
     for mount in $(cgroup_mounts); do
-        ls "$mount/lockkeeper-lab" 2>/dev/null || true
+        ls "$mount/$cgroup" 2>/dev/null || true
     done | grep -x 'n[0-9]*' | sort -u || true
 }
 

@@ -39,5 +39,9 @@ fault_kinds=(finalize-fails boot-fails unhealthy reboot-never boot-full slow-act
 images=(registry.invalid/web:1 registry.invalid/queue:1 registry.invalid/logs:1 registry.invalid/job:1
     registry.invalid/pause:1)
 
+# Of this lab alone: whoever takes a lab down kills what it finds in there, and labs with addresses and
+# ports of their own may be side by side.
+cgroup=lockkeeper-lab-$(sha256sum <<<"$LAB_DIR" | cut -c1-8)
+
 # The one lab of this machine: its addresses and ports exist only once.
 machine_lock=${LAB_MACHINE_LOCK:-/run/lockkeeper-lab.lock}
