@@ -33,6 +33,7 @@ impl Heart<'_> {
         }
         match self.gates_before() {
             Ok(()) => Verdict::Go(Stage::Requesting, Because::GatesOpen, None),
+            Err(Shut::Asking(reason)) => Verdict::Wait(self.still_blocked().unwrap_or(reason)),
             Err(shut) => Verdict::Wait(shut.reason()),
         }
     }
@@ -49,7 +50,10 @@ impl Heart<'_> {
         }
         match self.gates_before() {
             Ok(()) => {}
-            Err(Shut::Asking(reason)) => return Verdict::Wait(reason),
+            Err(Shut::Asking(reason)) => {
+                let asked = self.state.view.slot_answer.is_some();
+                return Verdict::Wait(if asked { self.slot_reason() } else { reason });
+            }
             Err(Shut::Closed(reason)) if reason == Waiting::ShuttingDown => {
                 return Verdict::Wait(reason);
             }

@@ -188,6 +188,19 @@ impl Heart<'_> {
         }
     }
 
+    /// What the last rehearsal found in the way. While the host is only looked at again, that is
+    /// still the reason, and since when it has been.
+    pub(super) fn still_blocked(&self) -> Option<Waiting> {
+        match &self.state.view.rehearsal {
+            Some((Rehearsed::Blocked(obstacles), _)) if !self.budgets_only_inform() => {
+                Some(Waiting::DrainWouldBlock(obstacles.clone()))
+            }
+            Some((Rehearsed::Blocked(_) | Rehearsed::Passes | Rehearsed::Failed(_), _)) | None => {
+                None
+            }
+        }
+    }
+
     /// Under the policies that end a drain by force, a budget that refuses only informs. What the
     /// configuration refuses and what the agent has no right to is never forced.
     fn budgets_only_inform(&self) -> bool {
