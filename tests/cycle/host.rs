@@ -103,6 +103,14 @@ impl Host {
         self.sh("cat /proc/sys/kernel/random/boot_id").trim().to_owned()
     }
 
+    /// How many boots began in this story.
+    pub fn boots(&self) -> usize {
+        let entries = self.journal(&["SYSLOG_IDENTIFIER=lockkeeper"]);
+        let boots: std::collections::BTreeSet<_> =
+            entries.iter().map(|entry| entry.field("_BOOT_ID").to_owned()).collect();
+        boots.len().saturating_sub(1)
+    }
+
     /// The version of the system that runs.
     #[track_caller]
     pub fn version(&self) -> String {
@@ -118,12 +126,6 @@ impl Host {
     /// The reason that it tells now, by its code.
     pub fn reason(&self) -> String {
         self.status().map_or_else(String::new, |s| text(&s["reason"]["code"]).to_owned())
-    }
-
-    /// The last attempt that ended.
-    #[track_caller]
-    pub fn last(&self) -> Value {
-        self.status().expect("the agent answers")["last"].clone()
     }
 
     /// Entries of the agent in this story.
