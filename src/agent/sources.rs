@@ -2,9 +2,10 @@
 
 use tokio::task::{JoinError, JoinSet};
 
-use super::{Agent, Channels, rights};
 use crate::admin::{self, AdminSettings};
 use crate::signals::{clock, hold_file, logind, node, rpm_ostree};
+
+use super::{Agent, Channels, rights};
 
 /// All tasks that feed the loop.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ impl Sources {
 
 pub(super) fn spawn(agent: &Agent, channels: &Channels) -> Sources {
     let mut tasks = JoinSet::new();
-    let events = || channels.events_in.clone();
+    let events = || agent.events_in.clone();
     let (host, settings) = (agent.hands.host.clone(), agent.hands.settings.clone());
 
     let (options, to) = (rpm_ostree::Options::new(host.clone()), events());

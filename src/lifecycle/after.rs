@@ -212,11 +212,13 @@ impl Heart<'_> {
     /// The release must not wait for a request that the server may hold for half an hour: it takes
     /// the request's place, and since its answer is lost then, the slot is released once more.
     fn preempt_request(&mut self) {
-        if self.state.run.preempted || !self.state.in_flight.contains(&Lane::Slot) {
+        // Only what this stage found: from then on the lane holds the release itself.
+        if std::mem::replace(&mut self.state.run.preempted, true) {
             return;
         }
-        self.state.run.preempted = true;
-        self.state.in_flight.remove(&Lane::Slot);
+        if !self.state.in_flight.remove(&Lane::Slot) {
+            return;
+        }
         self.lose_answer();
     }
 

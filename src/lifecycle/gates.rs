@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::schedule::Openness;
+use crate::schedule::{Openness, backoff, jittered};
 
 use super::effect::{Effect, Lane};
 use super::event::HostView;
@@ -13,6 +13,13 @@ use super::waiting::{HoldOrigin, Waiting};
 
 /// How old a look at the host may be when the slot is asked for.
 const HOST_FRESH: Duration = Duration::from_secs(60);
+
+/// How often a closed gate is looked at again: not every gate tells when it opens.
+const CLOSED_RECHECK: Duration = Duration::from_secs(15);
+
+/// How soon a rehearsal that was blocked is held again, at first: most often another node has just
+/// been drained and its pods are still coming up. The time doubles up to the policy's.
+const BLOCKED_RECHECK: Duration = Duration::from_secs(20);
 
 /// A gate that is not open.
 #[derive(Debug)]
@@ -156,7 +163,8 @@ impl Heart<'_> {
         let known = known.map(|(host, at)| (host_gate(self.policy, host), *at));
         let (closed, stale) = match known {
             Some((closed, at)) => {
-                let old = self.passed(at, HOST_FRESH, "look at the host again");
+                let fresh = if closed.is_some() { CLOSED_RECHECK } else { HOST_FRESH };
+                let old = self.passed(at, fresh, "look at the host again");
                 let looking = self.state.in_flight.contains(&Lane::Host);
                 (closed, old || looking || self.state.view.host_changed)
             }
@@ -182,8 +190,12 @@ impl Heart<'_> {
         let due = match &known {
             // It rests by its lane, so that a server that is back is asked soon.
             Some((Rehearsed::Failed(_), _)) => true,
-            Some((Rehearsed::Passes | Rehearsed::Blocked(_), at)) => {
-                self.passed(*at, every, "rehearse again")
+            Some((Rehearsed::Passes, at)) => self.passed(*at, every, "rehearse again"),
+            Some((Rehearsed::Blocked(_), at)) => {
+                let before = self.state.view.blocked_rehearsals.saturating_sub(1);
+                let base = backoff(BLOCKED_RECHECK, every, before);
+                let rest = jittered(base, self.state.seed, at.as_secs());
+                self.passed(*at, rest, "rehearse again")
             }
             None => true,
         };

@@ -62,6 +62,8 @@ pub struct View {
     pub evidence: Option<BootEvidence>,
     /// The last rehearsal and when it was held.
     pub rehearsal: Option<(Rehearsed, Duration)>,
+    /// Rehearsals in a row that were blocked.
+    pub blocked_rehearsals: u32,
     /// How far the drain of this attempt is.
     pub progress: Option<Progress>,
     /// The last answer of the slot server that was no grant.

@@ -37,8 +37,12 @@ impl Heart<'_> {
             Event::PolicyChanged => self.policy_changed(),
             Event::HostChanged => self.state.view.host_changed = true,
             Event::System(system) => {
-                self.state.view.system = Some(system);
+                let before = self.state.view.system.replace(system);
                 self.state.view.system_trouble = None;
+                if before.and_then(|system| system.target()) != self.target().unwrap_or_default() {
+                    // The unit that finalizes and the room on /boot were looked at without it.
+                    self.state.view.host_changed = true;
+                }
             }
             Event::SystemUnreadable(why) => self.state.view.system_trouble = Some(why),
             Event::Node(node) => self.saw_node(node, false),
@@ -241,10 +245,13 @@ impl Heart<'_> {
         match rehearsal {
             Rehearsal::Passes => {
                 self.lane_ok(Lane::Drain);
+                self.state.view.blocked_rehearsals = 0;
                 self.state.view.rehearsal = Some((Rehearsed::Passes, at));
             }
             Rehearsal::Blocked(obstacles) => {
                 self.lane_ok(Lane::Drain);
+                let blocked = &mut self.state.view.blocked_rehearsals;
+                *blocked = blocked.saturating_add(1);
                 self.state.view.rehearsal = Some((Rehearsed::Blocked(obstacles), at));
             }
             Rehearsal::Failed(trouble) => {
