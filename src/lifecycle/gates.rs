@@ -191,6 +191,9 @@ impl Heart<'_> {
             // It rests by its lane, so that a server that is back is asked soon.
             Some((Rehearsed::Failed(_), _)) => true,
             Some((Rehearsed::Passes, at)) => self.passed(*at, every, "rehearse again"),
+            Some((Rehearsed::Blocked(_), at)) if self.budgets_only_inform() => {
+                self.passed(*at, every, "rehearse again")
+            }
             Some((Rehearsed::Blocked(_), at)) => {
                 let before = self.state.view.blocked_rehearsals.saturating_sub(1);
                 let base = backoff(BLOCKED_RECHECK, every, before);

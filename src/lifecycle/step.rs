@@ -110,6 +110,7 @@ impl Heart<'_> {
                 }
                 self.state.record.backoff_until = None;
                 self.state.record.yields = 0;
+                self.state.view.blocked_rehearsals = 0;
                 self.state.view.rehearsal = None;
                 self.state.view.host = None;
                 self.state.not_before.clear();
