@@ -14,6 +14,13 @@ use super::waiting::{HoldOrigin, Waiting};
 /// How old a look at the host may be when the slot is asked for.
 const HOST_FRESH: Duration = Duration::from_secs(60);
 
+/// The same while the unit that finalizes is coming up: systemd starts it just after the staging that
+/// wakes us.
+const UNIT_FRESH: Duration = Duration::from_secs(2);
+
+/// How long that may take before it counts as down.
+const UNIT_COMES_UP: Duration = Duration::from_secs(30);
+
 /// A gate that is not open.
 #[derive(Debug)]
 pub(super) enum Shut {
@@ -146,7 +153,10 @@ impl Heart<'_> {
         let known = self.state.view.host.as_ref();
         let known = known.map(|(host, at)| (host_gate(self.policy, host), *at));
         let (closed, stale) = match known {
-            Some((closed, at)) => (closed, self.passed(at, HOST_FRESH, "look at the host again")),
+            Some((closed, at)) => {
+                let fresh = self.host_fresh(closed.as_ref());
+                (closed, self.passed(at, fresh, "look at the host again"))
+            }
             None => (None, true),
         };
         if stale {
@@ -156,6 +166,19 @@ impl Heart<'_> {
             Some(reason) => Err(Shut::Closed(reason)),
             None if stale => Err(Shut::Asking(Waiting::HostUnknown)),
             None => Ok(()),
+        }
+    }
+
+    fn host_fresh(&self, closed: Option<&Waiting>) -> Duration {
+        if closed != Some(&Waiting::FinalizeUnitInactive) {
+            return HOST_FRESH;
+        }
+        match self.state.waiting_since {
+            Some((code, since)) if code == Waiting::FinalizeUnitInactive.code() => {
+                let down = Duration::try_from(self.now.wall.duration_since(since));
+                if down.is_ok_and(|down| down < UNIT_COMES_UP) { UNIT_FRESH } else { HOST_FRESH }
+            }
+            Some(_) | None => UNIT_FRESH,
         }
     }
 
