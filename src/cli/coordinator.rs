@@ -68,12 +68,13 @@ pub async fn run(settings: CoordinatorSettings, shutdown: CancellationToken) -> 
         bail!("{part} ended by itself");
     }
     tracing::info!("coordinator stopping");
-    if timeout(STOP_WITHIN, &mut server).await.is_err() {
+    // One that has ended already may have been looked at above, and is not to be asked again.
+    if !server.is_finished() && timeout(STOP_WITHIN, &mut server).await.is_err() {
         // Only connections that carry no whole request are left: a write takes no such time.
         server.abort();
     }
     desk.close();
-    if timeout(STOP_WITHIN, clerk).await.is_err() {
+    if !clerk.is_finished() && timeout(STOP_WITHIN, clerk).await.is_err() {
         tracing::warn!("the last write of the slots has not ended");
     }
     remove_socket(admin::socket(&settings.run_dir)).await;

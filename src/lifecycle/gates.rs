@@ -21,6 +21,13 @@ const CLOSED_RECHECK: Duration = Duration::from_secs(15);
 /// been drained and its pods are still coming up. The time doubles up to the policy's.
 const BLOCKED_RECHECK: Duration = Duration::from_secs(20);
 
+/// The same while the unit that finalizes is coming up: systemd starts it just after the staging that
+/// wakes us.
+const UNIT_FRESH: Duration = Duration::from_secs(2);
+
+/// How long that may take before it counts as down.
+const UNIT_COMES_UP: Duration = Duration::from_secs(30);
+
 /// A gate that is not open.
 #[derive(Debug)]
 pub(super) enum Shut {
@@ -163,7 +170,7 @@ impl Heart<'_> {
         let known = known.map(|(host, at)| (host_gate(self.policy, host), *at));
         let (closed, stale) = match known {
             Some((closed, at)) => {
-                let fresh = if closed.is_some() { CLOSED_RECHECK } else { HOST_FRESH };
+                let fresh = self.host_fresh(closed.as_ref());
                 let old = self.passed(at, fresh, "look at the host again");
                 let looking = self.state.in_flight.contains(&Lane::Host);
                 (closed, old || looking || self.state.view.host_changed)
@@ -177,6 +184,25 @@ impl Heart<'_> {
             Some(reason) => Err(Shut::Closed(reason)),
             None if stale => Err(Shut::Asking(Waiting::HostUnknown)),
             None => Ok(()),
+        }
+    }
+
+    /// How old a look may be, by what it found.
+    fn host_fresh(&self, closed: Option<&Waiting>) -> Duration {
+        match closed {
+            None => HOST_FRESH,
+            Some(Waiting::FinalizeUnitInactive) if self.unit_may_come_up() => UNIT_FRESH,
+            Some(_) => CLOSED_RECHECK,
+        }
+    }
+
+    fn unit_may_come_up(&self) -> bool {
+        match self.state.waiting_since {
+            Some((code, since)) if code == Waiting::FinalizeUnitInactive.code() => {
+                let down = Duration::try_from(self.now.wall.duration_since(since));
+                down.is_ok_and(|down| down < UNIT_COMES_UP)
+            }
+            Some(_) | None => true,
         }
     }
 

@@ -71,19 +71,11 @@ impl Cluster {
     /// One pod of a Deployment that only runs on this host, ready.
     #[track_caller]
     pub fn pin(&self, name: &str, host: &str) {
-        self.deploy(name, host, &json!([]));
+        self.deploy(name, host);
         self.await_pinned(name);
     }
 
-    /// The same, and once evicted it stays, ending for ever, until `let_go`: a drain that is held up
-    /// in its middle for as long as a story wants.
-    #[track_caller]
-    pub fn anchor(&self, host: &str) {
-        self.deploy("anchor", host, &json!(["cycle.test/anchor"]));
-        self.await_pinned("anchor");
-    }
-
-    fn deploy(&self, name: &str, host: &str, finalizers: &Value) {
+    fn deploy(&self, name: &str, host: &str) {
         let labels = json!({ "app": name, "story": "yes" });
         self.apply(&json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -92,7 +84,7 @@ impl Cluster {
                 "replicas": 1,
                 "selector": { "matchLabels": { "app": name } },
                 "template": {
-                    "metadata": { "labels": labels, "finalizers": finalizers },
+                    "metadata": { "labels": labels },
                     "spec": {
                         "nodeSelector": { "kubernetes.io/hostname": host },
                         "automountServiceAccountToken": false,
@@ -133,12 +125,6 @@ impl Cluster {
         self.kubectl(&["delete", "--namespace", "shop", "poddisruptionbudget", name]);
     }
 
-    /// Ends the anchor, and with it what held the drain up.
-    #[track_caller]
-    pub fn let_go(&self) {
-        self.sweep();
-    }
-
     /// Takes everything away that stories put into the cluster; what there was.
     #[track_caller]
     pub fn sweep(&self) -> Vec<String> {
@@ -155,20 +141,6 @@ impl Cluster {
         }
         until(60, "the pods of the story are gone", || {
             let pods = self.get(&["--namespace", "shop", "pods", "--selector", "story=yes"]);
-            for pod in named(&pods) {
-                // It may be gone by now, which is what we want.
-                lab(&[
-                    "kubectl",
-                    "patch",
-                    "--namespace",
-                    "shop",
-                    "pod",
-                    &pod,
-                    "--type=merge",
-                    "--patch",
-                    r#"{"metadata":{"finalizers":null}}"#,
-                ]);
-            }
             named(&pods).is_empty().then_some(())
         });
         found

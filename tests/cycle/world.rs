@@ -71,6 +71,20 @@ impl World {
         text.unwrap_or_default().split_off(self.log_began.get())
     }
 
+    /// A pod on this host that its budget lets nobody evict. Configured so that a budget only informs
+    /// the rehearsal, the agent gets as far as the drain, and stays in the middle of it until
+    /// `let_go`.
+    pub fn hold_up_drains(&self, host: &Host) {
+        host.configure("[drain]\non_deadline = \"delete\"\ndeadline = \"5m\"\n");
+        self.cluster.pin("anchor", &host.name);
+        self.cluster.forbid_disruption("anchor");
+    }
+
+    /// Ends that.
+    pub fn let_go(&self) {
+        self.cluster.sweep();
+    }
+
     // === Beginning and end of a story ===
 
     /// A story begins.
@@ -266,9 +280,10 @@ impl World {
     }
 
     fn runs(&self, component: &str) -> bool {
-        let status = lab(&["status"]).out;
-        let line = status.lines().find(|line| line.starts_with(component));
-        line.is_some_and(|line| line.contains("runs"))
+        let record = self.lab.folder.join(format!("run/{component}.pid"));
+        let record = std::fs::read_to_string(record).unwrap_or_default();
+        let pid = record.split(' ').next().unwrap_or_default();
+        !pid.is_empty() && std::path::Path::new("/proc").join(pid).exists()
     }
 
     /// Every pod of the workload runs somewhere, so that each budget allows what it does.

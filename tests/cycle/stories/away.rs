@@ -6,7 +6,7 @@ use crate::world::World;
 /// The API server goes away in mid-drain: waited for.
 pub fn an_api_server_that_goes_away_is_waited_for(world: &World) {
     let host = world.host("n1");
-    world.cluster.anchor("n1");
+    world.hold_up_drains(host);
     host.stage(&world.version(), &[]);
     host.comes_to("draining", 20);
     until(10, "the node is cordoned", || world.cluster.cordon("n1").1);
@@ -19,7 +19,7 @@ pub fn an_api_server_that_goes_away_is_waited_for(world: &World) {
     assert_eq!(status["state"], "draining");
     assert_eq!(world.cluster.holders().len(), 1);
     lab(&["start", "apiserver"]).good();
-    world.cluster.let_go();
+    world.let_go();
     host.ends("updated", 90);
     assert_eq!(host.boots(), 1);
     assert_eq!(world.cluster.cordon("n1"), (false, None));

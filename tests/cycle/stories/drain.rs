@@ -82,7 +82,7 @@ pub fn a_persons_cordon_survives_the_cycle(world: &World) {
 pub fn somebody_who_uncordons_is_obeyed(world: &World) {
     let host = world.host("n2");
     let boot = host.boot_id();
-    world.cluster.anchor("n2");
+    world.hold_up_drains(host);
     host.stage(&world.version(), &[]);
     host.comes_to("draining", 20);
     until(10, "the node is cordoned", || world.cluster.cordon("n2").1);
@@ -94,5 +94,5 @@ pub fn somebody_who_uncordons_is_obeyed(world: &World) {
     assert!(world.cluster.holders().is_empty());
     assert_eq!(host.boot_id(), boot);
     host.lab("unstage", &[]);
-    world.cluster.let_go();
+    world.let_go();
 }

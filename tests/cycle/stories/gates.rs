@@ -19,7 +19,7 @@ pub fn a_hold_keeps_the_node(world: &World) {
     says(host, "held by annotation: by annotation");
     assert!(world.cluster.holders().is_empty(), "a held node takes no slot");
     assert_eq!(host.stages(), ["waiting"]);
-    world.cluster.anchor("n1");
+    world.hold_up_drains(host);
     world.cluster.kubectl(&["annotate", "node", "n1", &format!("{hold}-")]);
     host.comes_to("draining", 20);
     // A hold is honoured in mid-drain too.
@@ -29,7 +29,7 @@ pub fn a_hold_keeps_the_node(world: &World) {
     host.lab("unstage", &[]);
     host.sh("lockkeeper resume");
     host.waits_for("no-update", 10);
-    world.cluster.let_go();
+    world.let_go();
 }
 
 /// A block inhibitor stops root's reboot from systemd 257 on, and counts on both releases.
@@ -77,7 +77,7 @@ pub fn a_logged_in_user_is_waited_for(world: &World) {
     let host = world.host("n2");
     host.sh("id core >/dev/null 2>&1 || useradd --create-home core
         systemd-run --quiet --unit=story-user --property=PAMName=login --property=User=core \
-            --property=StandardInput=null sleep 600");
+            --property=TTYPath=/dev/pts/7 sleep 600");
     crate::lab::until(10, "the session is there", || {
         host.sh("loginctl list-sessions --no-legend").contains("core").then_some(())
     });

@@ -16,7 +16,7 @@ pub fn a_power_cut_in_mid_drain_is_survived(world: &World) {
     assert!(last["stages"].as_array().unwrap().len() > 3, "{last}");
     assert_eq!(world.cluster.cordon("n1"), (false, None));
     assert!(world.cluster.holders().is_empty());
-    world.cluster.let_go();
+    world.let_go();
 }
 
 /// Between the order to reboot and the update's being written.
@@ -54,7 +54,7 @@ pub fn a_record_of_garbage_is_set_aside(world: &World) {
     let kept = host.sh("ls /var/lib/lockkeeper");
     assert!(kept.lines().count() >= 2, "the old one is kept aside: {kept}");
     assert_eq!(host.sh("systemctl show --property=NRestarts --value lockkeeper").trim(), "0");
-    world.cluster.let_go();
+    world.let_go();
     host.sh("systemctl stop lockkeeper; rm -rf /var/lib/lockkeeper/*; systemctl start lockkeeper");
 }
 
@@ -92,7 +92,7 @@ pub fn an_unwritable_record_stops_what_is_dangerous(world: &World) {
 }
 
 fn to_mid_drain(world: &World, host: &Host) {
-    world.cluster.anchor(&host.name);
+    world.hold_up_drains(host);
     host.stage(&world.version(), &[]);
     host.comes_to("draining", 20);
     until(10, "the node is cordoned", || world.cluster.cordon(&host.name).1);

@@ -13,7 +13,7 @@ pub fn a_withdrawn_update_is_let_go(world: &World) {
     host.waits_for("no-update", 10);
     host.sh("lockkeeper resume");
     let boot = host.boot_id();
-    world.cluster.anchor("n1");
+    world.hold_up_drains(host);
     host.stage(&world.version(), &[]);
     host.comes_to("draining", 20);
     until(10, "the node is cordoned", || world.cluster.cordon("n1").1);
@@ -23,7 +23,7 @@ pub fn a_withdrawn_update_is_let_go(world: &World) {
     assert!(world.cluster.holders().is_empty());
     assert_eq!(host.boot_id(), boot);
     host.waits_for("no-update", 10);
-    world.cluster.let_go();
+    world.let_go();
 }
 
 /// Replaced by a newer one while it waits: the newer one is booted.
