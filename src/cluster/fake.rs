@@ -1,13 +1,12 @@
 //! An API server that misbehaves on demand, for tests. It speaks plain HTTP on loopback and knows
 //! one Node; requests, tokens and answers are at the test's command.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+pub(crate) mod server;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
@@ -16,13 +15,14 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use serde_json::{Value, json};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use crate::cluster::Cluster;
-use crate::config::{Credentials, NodeSettings};
+use crate::config::NodeSettings;
 
-/// The token that the server takes until a test says otherwise.
-pub(crate) const TOKEN: &str = "first-token";
+use server::FakeServer;
+pub(crate) use server::TOKEN;
+
 /// The node's name, as the server tells it to who asks.
 pub(crate) const NODE: &str = "n1";
 
@@ -42,10 +42,8 @@ pub(crate) async fn until(what: &str, reached: impl Fn() -> bool) {
 
 /// The server, its folder with a kubeconfig, and what it saw.
 pub(crate) struct FakeApi {
-    pub(crate) dir: tempfile::TempDir,
-    address: SocketAddr,
+    pub(crate) server: FakeServer,
     shared: Arc<Shared>,
-    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 /// One request that came in.
@@ -86,71 +84,19 @@ impl FakeApi {
             state: Mutex::new(State { token: TOKEN.to_owned(), ..State::default() }),
             turn: watch::Sender::new(0),
         });
-        let mut api = Self {
-            dir: tempfile::tempdir().unwrap(),
-            address: "127.0.0.1:0".parse().unwrap(),
-            shared,
-            running: None,
-        };
+        let of_server = shared.clone();
+        let server =
+            FakeServer::start(Router::new().fallback(move |method, uri, headers, body| {
+                let shared = of_server.clone();
+                async move { answer(&shared, method, uri, headers, body) }
+            }));
+        let api = Self { server, shared };
         api.set_node(node("uid-1"));
-        api.resume();
-        api.write_kubeconfig(TOKEN);
         api
     }
 
-    /// Ends it and every connection to it.
-    pub(crate) fn stop(&mut self) {
-        if let Some((stop, thread)) = self.running.take() {
-            drop(stop);
-            thread.join().unwrap();
-        }
-    }
-
-    /// Starts it again where it was.
-    pub(crate) fn resume(&mut self) {
-        let socket = std::net::TcpListener::bind(self.address).unwrap();
-        self.address = socket.local_addr().unwrap();
-        socket.set_nonblocking(true).unwrap();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let shared = self.shared.clone();
-        // A runtime of its own, so that its end is the end of its connections.
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(async move {
-                let listener = tokio::net::TcpListener::from_std(socket).unwrap();
-                let router = Router::new().fallback(move |method, uri, headers, body| {
-                    let shared = shared.clone();
-                    async move { answer(&shared, method, uri, headers, body) }
-                });
-                tokio::select! {
-                    served = axum::serve(listener, router) => served.unwrap(),
-                    _ = stopped => {}
-                }
-            });
-        });
-        self.running = Some((stop, thread));
-    }
-
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.dir.path().join("kubeconfig")
-    }
-
-    /// Writes the kubeconfig, in place of the one before by a rename.
-    pub(crate) fn write_kubeconfig(&self, token: &str) {
-        let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-             clusters: [{{name: k, cluster: {{server: \"http://{}\"}}}}]\n\
-             users: [{{name: u, user: {{token: {token}}}}}]\n\
-             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n",
-            self.address
-        );
-        let next = self.dir.path().join("next");
-        std::fs::write(&next, text).unwrap();
-        std::fs::rename(next, self.kubeconfig()).unwrap();
-    }
-
     pub(crate) fn settings(&self) -> NodeSettings {
-        NodeSettings { credentials: Credentials::Kubeconfig(vec![self.kubeconfig()]), name: None }
+        NodeSettings { credentials: self.server.credentials(), name: None }
     }
 
     pub(crate) fn cluster(&self) -> Cluster {
@@ -210,12 +156,6 @@ impl FakeApi {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.shared.state.lock().unwrap()
-    }
-}
-
-impl Drop for FakeApi {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 

@@ -103,7 +103,7 @@ async fn a_client_is_kept_until_its_files_change() {
     let cluster = api.cluster();
     assert_eq!(cluster.connection().await.unwrap().generation, 1);
     assert_eq!(cluster.connection().await.unwrap().generation, 1);
-    api.write_kubeconfig(TOKEN);
+    api.server.write_kubeconfig(TOKEN);
     assert_eq!(cluster.connection().await.unwrap().generation, 2);
     assert_eq!(cluster.connection().await.unwrap().generation, 2);
 }
@@ -118,12 +118,12 @@ async fn a_401_has_the_client_built_anew() {
     let error = cluster.bounded(nodes.get(NODE)).await.unwrap_err();
     let trouble = cluster.explain(&error);
     assert!(matches!(trouble, NodeTrouble::Refused(_)), "{trouble:?}");
-    let file = api.kubeconfig().display().to_string();
+    let file = api.server.kubeconfig().display().to_string();
     assert!(trouble.text().starts_with(&file), "{trouble:?}");
     assert_eq!(cluster.connection().await.unwrap().generation, 2);
     assert_eq!(cluster.connection().await.unwrap().generation, 2);
 
-    api.write_kubeconfig("second-token");
+    api.server.write_kubeconfig("second-token");
     let nodes: Api<Node> = Api::all(cluster.client().await.unwrap());
     assert!(cluster.bounded(nodes.get(NODE)).await.is_ok());
 }
@@ -183,7 +183,7 @@ async fn a_credential_that_appears_is_noticed() {
 async fn an_api_server_that_is_away_is_unreachable() {
     let mut api = FakeApi::start();
     let cluster = api.cluster();
-    api.stop();
+    api.server.stop();
     let trouble = cluster.node_name().await.unwrap_err();
     assert_eq!(trouble.kind(), "api-unreachable", "{trouble:?}");
     assert!(trouble.text().contains("refused"), "{trouble:?}");

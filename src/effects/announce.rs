@@ -88,26 +88,19 @@ impl Announcer {
 
 async fn publish_states(cluster: Cluster, mut states: watch::Receiver<Option<Announcement>>) {
     let mut retry = Retry::new();
-    let mut told: Option<&'static str> = None;
+    let mut told = Told::default();
     while states.changed().await.is_ok() {
         loop {
             let Some(announcement) = states.borrow_and_update().clone() else { break };
             let trouble = match show(&cluster, &announcement).await {
                 Ok(()) => {
                     retry.succeeded();
-                    told = None;
+                    told.over();
                     break;
                 }
                 Err(trouble) => trouble,
             };
-            if told != Some(trouble.kind()) {
-                told = Some(trouble.kind());
-                tracing::warn!(
-                    trouble = trouble.kind(),
-                    error = trouble.text(),
-                    "the Node does not show the state"
-                );
-            }
+            told.trouble(&trouble, "the Node does not show the state");
             if !passing(&trouble) {
                 break;
             }
@@ -118,6 +111,22 @@ async fn publish_states(cluster: Cluster, mut states: watch::Receiver<Option<Ann
             }
         }
         tokio::time::sleep(BETWEEN_WRITES).await;
+    }
+}
+
+/// The trouble that was told last, so that one that stays is told once.
+#[derive(Debug, Default)]
+struct Told(Option<&'static str>);
+
+impl Told {
+    fn trouble(&mut self, trouble: &NodeTrouble, what: &'static str) {
+        if self.0.replace(trouble.kind()) != Some(trouble.kind()) {
+            tracing::warn!(trouble = trouble.kind(), error = trouble.text(), "{what}");
+        }
+    }
+
+    fn over(&mut self) {
+        self.0 = None;
     }
 }
 
@@ -154,26 +163,19 @@ async fn publish_events(
     cluster: Cluster,
     mut transitions: mpsc::Receiver<(Transition, Timestamp)>,
 ) {
-    let mut told: Option<&'static str> = None;
+    let mut told = Told::default();
     while let Some((transition, at)) = transitions.recv().await {
         let give_up = Instant::now() + EVENT_AGE;
         let mut retry = Retry::new();
         loop {
             let trouble = match write_event(&cluster, &transition, at).await {
                 Ok(()) => {
-                    told = None;
+                    told.over();
                     break;
                 }
                 Err(trouble) => trouble,
             };
-            if told != Some(trouble.kind()) {
-                told = Some(trouble.kind());
-                tracing::warn!(
-                    trouble = trouble.kind(),
-                    error = trouble.text(),
-                    "an Event cannot be written"
-                );
-            }
+            told.trouble(&trouble, "an Event cannot be written");
             if !passing(&trouble) || Instant::now() >= give_up || transitions.is_closed() {
                 break;
             }

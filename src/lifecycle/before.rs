@@ -114,19 +114,8 @@ impl Heart<'_> {
             Ok(Some(target)) => target,
             Ok(None) => {
                 self.ending(Outcome::Withdrawn, None);
-                let back = match self.state.record.core.stage {
-                    Stage::Waiting => Stage::Idle,
-                    Stage::Idle
-                    | Stage::Requesting
-                    | Stage::Draining
-                    | Stage::Rebooting
-                    | Stage::Settling
-                    | Stage::Stuck
-                    | Stage::Uncordoning
-                    | Stage::Yielding
-                    | Stage::Releasing
-                    | Stage::Halted => Stage::Yielding,
-                };
+                let untouched = self.state.record.core.stage == Stage::Waiting;
+                let back = if untouched { Stage::Idle } else { Stage::Yielding };
                 return Some(Verdict::Go(back, Because::UpdateWithdrawn, None));
             }
             Err(unknown) => return Some(Verdict::Wait(unknown)),

@@ -167,21 +167,12 @@ impl Heart<'_> {
         match answer {
             Ok(node) => {
                 self.lane_ok(Lane::Node);
-                match self.state.record.core.stage {
-                    Stage::Requesting => self.note_node(&node),
-                    Stage::Draining => {
-                        let uid = node.uid.clone();
-                        self.state.record.node_uid.get_or_insert(uid);
-                    }
-                    Stage::Idle
-                    | Stage::Waiting
-                    | Stage::Rebooting
-                    | Stage::Settling
-                    | Stage::Stuck
-                    | Stage::Uncordoning
-                    | Stage::Yielding
-                    | Stage::Releasing
-                    | Stage::Halted => {}
+                let stage = self.state.record.core.stage;
+                if stage == Stage::Requesting {
+                    self.note_node(&node);
+                } else if stage == Stage::Draining {
+                    // An older agent may have dropped it.
+                    self.state.record.node_uid.get_or_insert(node.uid.clone());
                 }
                 self.saw_node(node, true);
             }
@@ -264,17 +255,8 @@ impl Heart<'_> {
 
     /// News of a drain whose stage is over is none.
     fn progressed(&mut self, progress: Progress) {
-        match self.state.record.core.stage {
-            Stage::Draining | Stage::Yielding => self.state.view.progress = Some(progress),
-            Stage::Idle
-            | Stage::Waiting
-            | Stage::Requesting
-            | Stage::Rebooting
-            | Stage::Settling
-            | Stage::Stuck
-            | Stage::Uncordoning
-            | Stage::Releasing
-            | Stage::Halted => {}
+        if matches!(self.state.record.core.stage, Stage::Draining | Stage::Yielding) {
+            self.state.view.progress = Some(progress);
         }
     }
 

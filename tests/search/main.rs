@@ -12,6 +12,8 @@
     clippy::wildcard_enum_match_arm
 )]
 
+mod effects;
+mod moves;
 mod world;
 
 use std::collections::{HashMap, VecDeque};

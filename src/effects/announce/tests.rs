@@ -239,12 +239,12 @@ async fn the_latest_is_shown_and_an_idle_node_writes_nothing() {
 async fn an_api_server_that_is_away_gets_the_latest_when_it_is_back() {
     let mut api = FakeApi::start();
     let announcer = Announcer::new(api.cluster());
-    api.stop();
+    api.server.stop();
     announcer.publish(&draining());
     announcer.tell(&transition(Stage::Yielding, "x"), at(0));
     tokio::time::sleep(Duration::from_millis(100)).await;
     announcer.publish(&idle());
-    api.resume();
+    api.server.resume();
     until("idle", || shown_state(&api) == "idle").await;
     until("the Event", || api.seen("POST", "/namespaces/default/events").len() == 1).await;
     assert_eq!(conditions(&api.node()), Vec::<String>::new());

@@ -4,9 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
@@ -15,19 +13,16 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use serde_json::{Value, json};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use crate::cluster::Cluster;
-use crate::config::{Credentials, NodeSettings};
-
-pub(super) const TOKEN: &str = "first-token";
+use crate::cluster::fake::server::{FakeServer, TOKEN};
+use crate::config::NodeSettings;
 
 /// The server and what it saw.
 pub(super) struct FakeApi {
-    dir: tempfile::TempDir,
-    address: SocketAddr,
+    pub(super) server: FakeServer,
     shared: Arc<Shared>,
-    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 /// One request that came in.
@@ -99,61 +94,17 @@ impl FakeApi {
             seen: Vec::new(),
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), turn: watch::Sender::new(0) });
-        let address = "127.0.0.1:0".parse().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let mut api = Self { dir, address, shared, running: None };
-        api.resume();
-        api.write_kubeconfig(TOKEN);
-        api
-    }
-
-    /// Ends it and every connection to it; pods that were going stay.
-    pub(super) fn stop(&mut self) {
-        if let Some((stop, thread)) = self.running.take() {
-            drop(stop);
-            thread.join().unwrap();
-        }
-    }
-
-    /// Starts it again where it was.
-    pub(super) fn resume(&mut self) {
-        let socket = std::net::TcpListener::bind(self.address).unwrap();
-        self.address = socket.local_addr().unwrap();
-        socket.set_nonblocking(true).unwrap();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let shared = self.shared.clone();
-        // A runtime of its own, so that its end is the end of its connections.
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(async move {
-                let listener = tokio::net::TcpListener::from_std(socket).unwrap();
-                let router = Router::new().fallback(move |method, uri, headers, body| {
-                    answer(shared.clone(), method, uri, headers, body)
-                });
-                tokio::select! {
-                    served = axum::serve(listener, router) => served.unwrap(),
-                    _ = stopped => {}
-                }
-            });
-        });
-        self.running = Some((stop, thread));
-    }
-
-    pub(super) fn write_kubeconfig(&self, token: &str) {
-        let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-             clusters: [{{name: k, cluster: {{server: \"http://{}\"}}}}]\n\
-             users: [{{name: u, user: {{token: {token}}}}}]\n\
-             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n",
-            self.address
-        );
-        std::fs::write(self.dir.path().join("next"), text).unwrap();
-        std::fs::rename(self.dir.path().join("next"), self.dir.path().join("config")).unwrap();
+        let of_server = shared.clone();
+        let server =
+            FakeServer::start(Router::new().fallback(move |method, uri, headers, body| {
+                answer(of_server.clone(), method, uri, headers, body)
+            }));
+        Self { server, shared }
     }
 
     pub(super) fn cluster(&self) -> Cluster {
         Cluster::new(&NodeSettings {
-            credentials: Credentials::Kubeconfig(vec![self.dir.path().join("config")]),
+            credentials: self.server.credentials(),
             name: Some("n1".to_owned()),
         })
     }
@@ -238,12 +189,6 @@ impl FakeApi {
             count(&|seen| seen.path.ends_with("/eviction")),
             state.seen.len(),
         ]
-    }
-}
-
-impl Drop for FakeApi {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 

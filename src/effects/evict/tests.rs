@@ -172,11 +172,11 @@ async fn an_api_server_that_is_away_is_waited_for() {
         drain(&cluster, &settings, WHILE, false, sender, CancellationToken::new()).await
     });
     api.until_seen("POST", "/eviction", 3).await;
-    api.stop();
+    api.server.stop();
     // The server that ends takes with it what it was to do.
     api.remove("web-0");
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    api.resume();
+    api.server.resume();
     api.until_seen("POST", "web-5", 1).await;
     for pod in api.pods() {
         api.until_seen("POST", &pod, 1).await;
@@ -196,7 +196,7 @@ async fn a_refused_credential_is_read_again() {
         api.until_seen("POST", "/eviction", 1).await;
         api.state().token = "second-token".into();
         api.break_watches();
-        api.write_kubeconfig("second-token");
+        api.server.write_kubeconfig("second-token");
     };
     let settings = DrainSettings { parallel: 1, ..settings() };
     let ((end, _), ()) = tokio::join!(run(&api, &settings, WHILE, false), rotate);
@@ -420,7 +420,7 @@ async fn a_rehearsal_that_cannot_be_held_says_why() {
     let rehearsal = rehearse(&api.cluster(), &settings()).await;
     assert!(matches!(rehearsal, Rehearsal::Failed(NodeTrouble::Refused(_))), "{rehearsal:?}");
     let cluster = api.cluster();
-    api.stop();
+    api.server.stop();
     let rehearsal = rehearse(&cluster, &settings()).await;
     assert!(matches!(rehearsal, Rehearsal::Failed(NodeTrouble::Unreachable(_))), "{rehearsal:?}");
 }

@@ -59,15 +59,10 @@ async fn rpm_ostree(
     attempt: &AttemptId,
     message: &str,
 ) -> RebootAnswer {
-    let link = match host.bus.connect().await {
+    let link = match begin(host).await {
         Ok(link) => link,
-        Err(error) => return RebootAnswer::Refused(error.text()),
+        Err(answer) => return answer,
     };
-    match logind::preparing_for_shutdown(&link).await {
-        Ok(true) => return RebootAnswer::Accepted,
-        Ok(false) => {}
-        Err(error) => return RebootAnswer::Refused(error.text()),
-    }
     if host.path(LEGACY_LOCK).symlink_metadata().is_ok() {
         return RebootAnswer::Refused(format!(
             "{LEGACY_LOCK} lies there: the shutdown would drop the update"
@@ -83,6 +78,17 @@ async fn rpm_ostree(
         clear_wall_message(&link).await;
     }
     answer
+}
+
+/// A connection to a host that stays up so far. `Err`: it goes down already, or cannot be asked, and
+/// there is nothing more to do.
+async fn begin(host: &Host) -> Result<Link, RebootAnswer> {
+    let refused = |error: BusError| RebootAnswer::Refused(error.text());
+    let link = host.bus.connect().await.map_err(refused)?;
+    match logind::preparing_for_shutdown(&link).await.map_err(refused)? {
+        true => Err(RebootAnswer::Accepted),
+        false => Ok(link),
+    }
 }
 
 /// What stood in the way before anything was changed.
@@ -189,15 +195,10 @@ async fn clear_wall_message(link: &Link) {
 /// prepared soft reboot is not taken.
 pub async fn logind_reboot(host: &Host, message: &str) -> RebootAnswer {
     let _single = host.reboot.lock().await;
-    let link = match host.bus.connect().await {
+    let link = match begin(host).await {
         Ok(link) => link,
-        Err(error) => return RebootAnswer::Refused(error.text()),
+        Err(answer) => return answer,
     };
-    match logind::preparing_for_shutdown(&link).await {
-        Ok(true) => return RebootAnswer::Accepted,
-        Ok(false) => {}
-        Err(error) => return RebootAnswer::Refused(error.text()),
-    }
     let flags = match Systemd::new(&link).version().await {
         Ok(Some(version)) if version >= 257 => 0,
         // With an unknown version the flag is tried: one that logind does not know is refused.

@@ -137,11 +137,11 @@ async fn a_failure_that_passes_at_once_is_no_trouble() {
 #[tokio::test]
 async fn a_credential_that_appears_cuts_a_long_rest_short() {
     let api = FakeApi::start();
-    std::fs::remove_file(api.kubeconfig()).unwrap();
+    std::fs::remove_file(api.server.kubeconfig()).unwrap();
     let (sender, mut events) = mpsc::channel(16);
     tokio::spawn(watch_with(api.cluster(), sender, Retry::resting_long()));
     assert!(matches!(next_trouble(&mut events).await, NodeTrouble::NoCredential(_)));
-    api.write_kubeconfig(fake::TOKEN);
+    api.server.write_kubeconfig(fake::TOKEN);
     // The rest is of 30 s at least.
     let soon = tokio::time::timeout(Duration::from_secs(20), events.recv()).await;
     assert!(matches!(soon, Ok(Some(Event::Node(_)))), "{soon:?}");
@@ -152,13 +152,13 @@ async fn an_api_server_that_restarts_is_found_again() {
     let mut api = FakeApi::start();
     let mut events = watched(&api);
     next_view(&mut events).await;
-    api.stop();
+    api.server.stop();
     assert!(matches!(next_trouble(&mut events).await, NodeTrouble::Unreachable(_)));
     // Told once, however often it is tried.
     let more = tokio::time::timeout(Duration::from_millis(500), events.recv()).await;
     assert!(more.is_err(), "{more:?}");
     set_unschedulable(&api, true);
-    api.resume();
+    api.server.resume();
     assert!(next_view(&mut events).await.unschedulable);
 }
 
@@ -173,9 +173,9 @@ async fn a_refused_credential_is_replaced_while_the_watch_is_open() {
     api.take_token("second-token");
     set_unschedulable(&api, true);
     assert!(next_view(&mut events).await.unschedulable);
-    api.write_kubeconfig("wrong-token");
+    api.server.write_kubeconfig("wrong-token");
     assert!(matches!(next_trouble(&mut events).await, NodeTrouble::Refused(_)));
-    api.write_kubeconfig("second-token");
+    api.server.write_kubeconfig("second-token");
     assert!(next_view(&mut events).await.unschedulable);
 }
 
@@ -184,9 +184,9 @@ async fn a_credential_that_goes_and_comes_is_told() {
     let api = FakeApi::start();
     let mut events = watched(&api);
     next_view(&mut events).await;
-    std::fs::remove_file(api.kubeconfig()).unwrap();
+    std::fs::remove_file(api.server.kubeconfig()).unwrap();
     assert!(matches!(next_trouble(&mut events).await, NodeTrouble::NoCredential(_)));
-    api.write_kubeconfig(fake::TOKEN);
+    api.server.write_kubeconfig(fake::TOKEN);
     next_view(&mut events).await;
 }
 
