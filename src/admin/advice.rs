@@ -56,6 +56,7 @@ pub fn advice(waiting: &Waiting) -> Advice {
         Waiting::CheckingHealth => CHECKING_HEALTH,
         Waiting::SettleTime => SETTLE_TIME,
         Waiting::Uncordoning => UNCORDONING,
+        Waiting::RestoringCordon => RESTORING_CORDON,
         Waiting::ReleasingSlot => RELEASING_SLOT,
         Waiting::StoppingDrain => STOPPING_DRAIN,
         Waiting::Halted { .. } => HALTED,
@@ -217,6 +218,7 @@ const NOT_WELL: Advice = helped(
 const CHECKING_HEALTH: Advice = nothing_to_do("they have been looked at");
 const SETTLE_TIME: Advice = nothing_to_do("the settle time has passed without a fault");
 const UNCORDONING: Advice = nothing_to_do("the API server confirms it");
+const RESTORING_CORDON: Advice = nothing_to_do("the API server confirms it");
 const RELEASING_SLOT: Advice = nothing_to_do("the slot server confirms the release");
 const STOPPING_DRAIN: Advice = nothing_to_do("the evictions under way have been answered");
 const HALTED: Advice = helped(

@@ -116,7 +116,7 @@ mod tests {
         tokio::time::timeout(fake::SOON, told.wait_for(named)).await.unwrap().unwrap();
         until("every right was asked for", || asked(&api) == 10 + 1 + 10).await;
         api.take_token("second");
-        api.write_kubeconfig("second");
+        api.server.write_kubeconfig("second");
         until("and again", || asked(&api) == 10 + 1 + 10 + 10).await;
     }
 

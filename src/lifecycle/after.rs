@@ -203,7 +203,7 @@ impl Heart<'_> {
         if foreign && self.is_node() && !self.state.run.cordon_restored {
             self.launch(Effect::RestoreCordon);
             let trouble = self.state.run.node_trouble.clone();
-            return Verdict::Wait(trouble.map_or(Waiting::Uncordoning, Waiting::Node));
+            return Verdict::Wait(trouble.map_or(Waiting::RestoringCordon, Waiting::Node));
         }
         self.state.record.core.cordon = Cordon::None;
         Verdict::Go(Stage::Idle, Because::Released, None)

@@ -51,6 +51,11 @@ pub fn start(policy: &Policy, record: Record, start: Start, now: Now) -> Step {
             heart.state.record.ending = None;
             heart.state.record.ending_detail = None;
         }
+        if start.record_set_aside.is_some() {
+            // The count begins anew, and an id must not come twice in one boot.
+            let record = &mut heart.state.record;
+            record.attempts = u32::try_from(now.since_boot.as_secs()).unwrap_or(0);
+        }
         let because = if known { Because::NewBoot } else { Because::NoRecord };
         heart.go(Stage::Settling, because, start.record_set_aside);
     }

@@ -141,6 +141,8 @@ pub enum Waiting {
     SettleTime,
     /// The cordon is being lifted.
     Uncordoning,
+    /// A person's cordon that the server's release lifted is being put back.
+    RestoringCordon,
     /// The slot is being released.
     ReleasingSlot,
     /// The drain is being stopped.
@@ -200,6 +202,7 @@ impl Waiting {
             Self::CheckingHealth => "checking-health",
             Self::SettleTime => "settle-time",
             Self::Uncordoning => "uncordoning",
+            Self::RestoringCordon => "restoring-cordon",
             Self::ReleasingSlot => "releasing-slot",
             Self::StoppingDrain => "stopping-drain",
             Self::Halted { .. } => "halted",
@@ -308,6 +311,7 @@ impl fmt::Display for Waiting {
             Self::CheckingHealth => f.write_str("looking at units and checks"),
             Self::SettleTime => f.write_str("well; the settle time runs"),
             Self::Uncordoning => f.write_str("lifting the cordon"),
+            Self::RestoringCordon => f.write_str("looking after a person's cordon"),
             Self::ReleasingSlot => f.write_str("releasing the slot"),
             Self::StoppingDrain => f.write_str("stopping the drain"),
             Self::Halted { because } => write!(

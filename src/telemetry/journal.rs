@@ -94,6 +94,7 @@ fn is_passing(waiting: &Waiting) -> bool {
         | Waiting::Verifying
         | Waiting::CheckingHealth
         | Waiting::Uncordoning
+        | Waiting::RestoringCordon
         | Waiting::ReleasingSlot
         | Waiting::StoppingDrain => true,
         Waiting::NoUpdate

@@ -132,6 +132,7 @@ pub fn until<T>(seconds: u64, what: &str, mut look: impl FnMut() -> Option<T>) -
             return seen;
         }
         assert!(Instant::now() < end, "waited {seconds} s in vain until {what}");
+        // Sleeps: what it looks at is other programs' state, which tells nobody when it changes.
         std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -150,6 +150,7 @@ impl World {
             if left.is_empty() || Instant::now() > end {
                 return left;
             }
+            // Sleeps: what is left behind tells nobody when it goes.
             std::thread::sleep(Duration::from_millis(200));
         }
     }
