@@ -124,17 +124,7 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
-
-    /// A host with the given files, by path below its root.
-    fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        for (name, text) in files {
-            let file = root.path().join(name);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, text).unwrap();
-        }
-        root
-    }
+    use crate::config::tests::host;
 
     /// What a command prints, or its error, the host's root taken out.
     fn output(

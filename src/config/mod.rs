@@ -53,4 +53,4 @@ pub fn default_toml() -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

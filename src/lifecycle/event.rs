@@ -129,8 +129,9 @@ pub struct Inhibitor {
     pub why: String,
 }
 
-/// What the gates look at on the host. What could not be read closes its gate.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// What the gates look at on the host. What could not be read closes its gate, and so does the
+/// default, which knows of nothing: the finalizing unit is not active, the clock not synchronised.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct HostView {
     /// Block inhibitors on shutdown that are not our own.
     pub inhibitors: Vec<Inhibitor>,

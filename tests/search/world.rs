@@ -179,14 +179,10 @@ impl Host {
         let blocker = Inhibitor { who: "backup".to_owned(), why: "runs".to_owned() };
         HostView {
             inhibitors: if inhibited { vec![blocker] } else { Vec::new() },
-            users: Vec::new(),
-            boot_free: None,
             finalize_unit_active: true,
-            legacy_lock: false,
             clock_synchronised: true,
-            other_lock_client: None,
             preparing_for_shutdown: self.going_down,
-            unreadable: Vec::new(),
+            ..HostView::default()
         }
     }
 

@@ -16,9 +16,11 @@ fn words(source: &'static str, head: &str) -> BTreeSet<&'static str> {
     let (_, body) = source.split_once(head).unwrap_or_else(|| panic!("{head} is gone"));
     let (body, _) = body.split_once("\n    }\n").expect("the end of a function");
     let arms = body.lines().filter_map(|line| line.split_once("=> \""));
-    let words: BTreeSet<&str> =
+    let all: Vec<&str> =
         arms.filter_map(|(_, rest)| rest.split_once('"')).map(|(word, _)| word).collect();
+    let words: BTreeSet<&str> = all.iter().copied().collect();
     assert!(words.len() > 4, "{head} was not understood: {words:?}");
+    assert_eq!(words.len(), all.len(), "{head}: two things go by one word: {all:?}");
     words
 }
 
@@ -47,7 +49,9 @@ fn every_stage_reason_and_outcome_is_told() {
     expect_all("stage", &Stage::ALL.map(Stage::name).into(), &shown.stages);
     expect_all("because", &words(state, "pub fn name(self) -> &'static str {"), &shown.becauses);
     let mut reasons = words(waiting, "pub fn code(&self) -> &'static str {");
-    reasons.extend(words(event, "pub fn kind(&self) -> &'static str {"));
+    let troubles = words(event, "pub fn kind(&self) -> &'static str {");
+    assert!(reasons.is_disjoint(&troubles), "a trouble goes by the word of another reason");
+    reasons.extend(troubles);
     expect_all("reason", &reasons, &shown.waitings);
     expect_all("outcome", &words(outcomes, "pub fn name(self) -> &'static str {"), &shown.outcomes);
 }

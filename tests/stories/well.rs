@@ -10,15 +10,9 @@ use lockkeeper::lifecycle::{
 pub(crate) fn outcome(effect: &Effect, node: Option<&NodeView>, cordon: Cordon) -> Event {
     match effect {
         Effect::Inspect => Event::Inspected(HostView {
-            inhibitors: Vec::new(),
-            users: Vec::new(),
-            boot_free: None,
             finalize_unit_active: true,
-            legacy_lock: false,
             clock_synchronised: true,
-            other_lock_client: None,
-            preparing_for_shutdown: false,
-            unreadable: Vec::new(),
+            ..HostView::default()
         }),
         Effect::ReadBoot => Event::BootRead(BootEvidence::default()),
         Effect::ReadNode => Event::NodeRead(Ok(node.expect("a Node was told of").clone())),

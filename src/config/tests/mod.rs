@@ -13,7 +13,7 @@ use std::path::Path;
 use super::{ConfigErrors, Loaded, Settings, load};
 
 /// A host that has these files, by path below its root.
-fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
+pub(crate) fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, text) in files {
         let file = root.path().join(name);

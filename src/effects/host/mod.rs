@@ -44,17 +44,7 @@ type InhibitorRow = (String, String, String, String, u32, u32);
 
 /// Looks at the host. `own_server` is the base URL under which a Zincati on this host may ask: ours.
 pub async fn inspect(host: &Host, settings: &RebootSettings, own_server: Option<&str>) -> HostView {
-    let mut view = HostView {
-        inhibitors: Vec::new(),
-        users: Vec::new(),
-        boot_free: None,
-        finalize_unit_active: false,
-        legacy_lock: false,
-        clock_synchronised: false,
-        other_lock_client: None,
-        preparing_for_shutdown: false,
-        unreadable: Vec::new(),
-    };
+    let mut view = HostView::default();
     match free_space(&settings.boot_dir).await {
         Ok(free) => view.boot_free = free,
         Err(why) => view.unreadable.push(why),

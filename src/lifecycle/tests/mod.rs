@@ -2,5 +2,44 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod any;
+mod gates;
 mod record;
 mod verdict;
+mod waiting;
+
+use std::time::Duration;
+
+use super::policy::{
+    AfterRollback, KubernetesPolicy, OnDeadline, OnForeignUncordon, OnUsers, Policy, SlotPolicy,
+};
+use crate::schedule::Windows;
+
+/// A policy in which every time is this long.
+fn policy(time: Duration) -> Policy {
+    Policy {
+        kubernetes: KubernetesPolicy::Required,
+        slot: SlotPolicy::Server,
+        answer_timeout: time,
+        confirm_every: time,
+        denial_retry: time,
+        windows: Windows::default(),
+        drain_deadline: time,
+        on_deadline: OnDeadline::Yield,
+        delete_timeout: time,
+        on_foreign_uncordon: OnForeignUncordon::Yield,
+        rehearsal_every: time,
+        reboot_estimate: time,
+        shutdown_wait: time,
+        users: OnUsers::Wait,
+        minimum_uptime: Duration::ZERO,
+        boot_free: 1000,
+        settle_time: time,
+        settle_deadline: time,
+        check_every: time,
+        attempt_limit: 3,
+        backoff_first: time,
+        backoff_max: time,
+        after_rollback: AfterRollback::Halt,
+    }
+}
