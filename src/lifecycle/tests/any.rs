@@ -107,7 +107,7 @@ fn record() -> impl Strategy<Value = Record> {
         let hold = Hold { reason: text.clone(), by: key.clone(), since };
         Record {
             core,
-            node_uid: flag.then(|| NodeUid(text)),
+            node_uid: flag.then_some(NodeUid(text)),
             seen_as_node: flag,
             attempts,
             tries: BTreeMap::from([(key.clone(), yields)]),
