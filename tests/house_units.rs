@@ -98,7 +98,7 @@ fn units_and_tmpfiles_name_the_default_folders() {
     for folder in [
         place("agent", "state_dir"),
         place("agent", "run_dir"),
-        place("health", "checks_dir"),
+        place("settle", "checks_dir"),
         hold_folder,
     ] {
         assert!(made.contains_key(&folder), "tmpfiles make no {folder}");
