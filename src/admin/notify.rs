@@ -1,4 +1,4 @@
-//! What systemd is told: READY, STATUS, WATCHDOG, STOPPING, EXTEND_TIMEOUT.
+//! What systemd is told: READY, STATUS, WATCHDOG, STOPPING.
 //!
 //! Without `$NOTIFY_SOCKET` nothing is sent. A message that systemd does not take is logged and
 //! never stops the cycle.
@@ -49,12 +49,6 @@ impl Notifier {
     /// The agent goes down on request.
     pub fn stopping(&self) {
         send(&[NotifyState::Stopping]);
-    }
-
-    /// Starting or stopping takes up to `longer` from now.
-    pub fn extend(&self, longer: Duration) {
-        let microseconds = u32::try_from(longer.as_micros()).unwrap_or(u32::MAX);
-        send(&[NotifyState::ExtendTimeoutUsec(microseconds)]);
     }
 }
 

@@ -158,11 +158,6 @@ impl Host {
         Self { bus, root: root.into(), reboot: Arc::default() }
     }
 
-    /// The host that this process runs on.
-    pub fn here() -> Self {
-        Self::new(Bus::System, "/")
-    }
-
     /// Where an absolute path of the host is seen.
     pub fn path(&self, absolute: &str) -> PathBuf {
         below(&self.root, absolute)
