@@ -36,7 +36,10 @@ pub enum TelemetryError {
 /// # Errors
 /// [`TelemetryError::Twice`], when called a second time.
 pub fn init(to_journal: bool, level: LevelFilter) -> Result<(), TelemetryError> {
-    let filter = EnvFilter::new(format!("warn,lockkeeper={level}"));
+    // kube's client logs each failed request as an ERROR. What a failure means is ours to say, and a
+    // server that is away for a while is no error; who looks for a fault sees it.
+    let client = if level >= LevelFilter::DEBUG { "warn" } else { "off" };
+    let filter = EnvFilter::new(format!("warn,kube_client={client},lockkeeper={level}"));
     let registry = tracing_subscriber::registry().with(filter);
     let mut trouble = None;
     if to_journal {
