@@ -287,11 +287,16 @@ impl World {
         !pid.is_empty() && std::path::Path::new("/proc").join(pid).exists()
     }
 
-    /// Every pod of the workload runs somewhere, so that each budget allows what it does.
+    /// Every pod of the workload runs somewhere and each budget allows what it does. An eviction that
+    /// was granted and then came to nothing is on a budget's account for two minutes.
     fn await_workload(&self) {
-        until(90, "the workload runs", || {
-            let all = self.cluster.get(&["--all-namespaces", "deployments"]);
-            let ready = |one: &Value| one["spec"]["replicas"] == one["status"]["readyReplicas"];
+        until(150, "the workload runs and its budgets are full", || {
+            let all = ["--all-namespaces", "deployments,poddisruptionbudgets"];
+            let all = self.cluster.get(&all);
+            let ready = |one: &Value| match text(&one["kind"]) {
+                "Deployment" => one["spec"]["replicas"] == one["status"]["readyReplicas"],
+                _ => one["status"]["disruptionsAllowed"].as_u64().is_some_and(|n| n > 0),
+            };
             all["items"].as_array()?.iter().all(ready).then_some(())
         });
     }

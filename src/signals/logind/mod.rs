@@ -57,13 +57,19 @@ type Asked = Pin<Box<dyn Future<Output = Result<bool, BusError>> + Send>>;
 pub async fn watch(bus: Bus, events: Sender<Event>) {
     let mut retry = Retry::default();
     let mut told: Option<String> = None;
+    let mut going_down = false;
     loop {
         let end = tokio::select! {
             () = events.closed() => return,
-            end = session(&bus, &events, &mut retry, &mut told) => end,
+            end = session(&bus, &events, &mut retry, &mut told, &mut going_down) => end,
         };
         let Err(error) = end;
-        tell(&error, &mut told);
+        if going_down {
+            // The bus goes down with the host, often before us: no news.
+            tracing::debug!(error = error.text(), "logind went away");
+        } else {
+            tell(&error, &mut told);
+        }
         let rest = retry.failed();
         tokio::select! {
             () = events.closed() => return,
@@ -86,6 +92,7 @@ async fn session(
     events: &Sender<Event>,
     retry: &mut Retry,
     told: &mut Option<String>,
+    going_down: &mut bool,
 ) -> Result<Infallible, BusError> {
     let link = bus.connect().await?;
     let mut messages = MessageStream::from(link.connection.clone());
@@ -105,6 +112,7 @@ async fn session(
                     Hint::Preparing(going) => {
                         // The signal is newer than an answer that is still under way.
                         asked = None;
+                        *going_down = going;
                         let _ = events.send(Event::PreparingForShutdown(going)).await;
                     }
                     Hint::HostChanged => {
@@ -128,6 +136,7 @@ async fn session(
                         if told.take().is_some() {
                             tracing::info!("logind answers again");
                         }
+                        *going_down = going;
                         let _ = events.send(Event::PreparingForShutdown(going)).await;
                     }
                     // Nobody to ask, and nobody can be started: its coming will be seen.

@@ -23,6 +23,7 @@ pub fn a_failed_finalization_counts(world: &World) {
     host.stage(&version, &[]);
     host.waits_for("attempt-limit", 15);
     assert!(world.cluster.holders().is_empty());
+    host.lab("fault", &["clear"]);
     host.sh("lockkeeper retry");
     host.ends("updated", 60);
     assert_eq!(host.version(), version);
