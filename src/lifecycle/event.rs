@@ -261,6 +261,13 @@ pub struct Start {
 }
 
 impl NodeTrouble {
+    /// Whether it is no news beside `other`: the text of an API server that is not reached varies
+    /// with each try.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let unreachable = |trouble: &Self| matches!(trouble, Self::Unreachable(_));
+        self == other || (unreachable(self) && unreachable(other))
+    }
+
     /// A bounded word for metrics.
     pub fn kind(&self) -> &'static str {
         match self {

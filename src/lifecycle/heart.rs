@@ -48,16 +48,21 @@ impl<'a> Heart<'a> {
 
     /// Lets every stage decide until one waits.
     pub(super) fn decide(mut self) -> Step {
-        let mut waiting = Waiting::HostUnknown;
+        let mut waiting = None;
         for _ in 0..STAGES_PER_STEP {
             match self.stage() {
                 Verdict::Wait(reason) => {
-                    waiting = reason;
+                    waiting = Some(reason);
                     break;
                 }
                 Verdict::Go(stage, because, detail) => self.go(stage, because, detail),
             }
         }
+        let mut waiting = waiting.unwrap_or_else(|| {
+            // No path is that long; should one be, it goes on where it is.
+            self.wake_at(self.now.since_boot.saturating_add(RETRY_FIRST), "go on");
+            Waiting::HostUnknown
+        });
         if let (Some(why), true) = (&self.state.unwritable, self.stage_needs_record()) {
             waiting = Waiting::RecordUnwritable(why.clone());
         }

@@ -178,12 +178,6 @@ async fn list_and_watch(cluster: &Cluster, connection: &Connection, teller: &mut
     }
 }
 
-/// The text of an API server that is not reached varies with each try; that is no change.
-fn same(told: &NodeTrouble, trouble: &NodeTrouble) -> bool {
-    let unreachable = |trouble: &NodeTrouble| matches!(trouble, NodeTrouble::Unreachable(_));
-    told == trouble || (unreachable(told) && unreachable(trouble))
-}
-
 fn missing(name: &str) -> NodeTrouble {
     NodeTrouble::Missing(format!("there is no Node {name:?} in the cluster"))
 }
@@ -208,7 +202,7 @@ impl Teller {
 
     async fn trouble(&mut self, trouble: NodeTrouble) -> ControlFlow<()> {
         if let Some(Err(told)) = &self.told
-            && same(told, &trouble)
+            && told.is_like(&trouble)
         {
             return ControlFlow::Continue(());
         }

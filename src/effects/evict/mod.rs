@@ -207,7 +207,7 @@ impl Drain {
         if let Seen::Trouble(trouble) = seen {
             let forbidden = matches!(trouble, NodeTrouble::Forbidden(_));
             self.forbidden = if forbidden { self.forbidden + 1 } else { 0 };
-            if self.trouble.as_ref() != Some(&trouble) {
+            if !self.trouble.as_ref().is_some_and(|told| told.is_like(&trouble)) {
                 let (kind, error) = (trouble.kind(), trouble.text());
                 tracing::warn!(kind, error, "the pods cannot be seen");
                 self.trouble = Some(trouble);
