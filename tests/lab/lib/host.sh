@@ -86,7 +86,12 @@ kill_machine() {
     done
     mapfile -t processes < <(machine_processes "$1")
     ((${#processes[@]})) && kill -KILL "${processes[@]}" 2>/dev/null
-    wait_until "$seconds_stop" "no process of $1 is left" machine_is_gone "$1"
+    wait_until "$seconds_stop" "no process of $1 is left" machine_is_gone "$1" || return 1
+    # A cgroup that was killed once is not used again: processes that systemd 257 puts into new cgroups
+    # below it are killed at birth, since the kernel compares its count of kills with theirs.
+    for mount in $(cgroup_mounts); do
+        find "$mount/$cgroup/$1" -depth -type d -exec rmdir {} + 2>/dev/null || true
+    done
 }
 
 # leader HOST: the process that is the host's init, seen from the machine.
