@@ -57,6 +57,7 @@ pub fn advice(waiting: &Waiting) -> Advice {
         Waiting::SettleTime => SETTLE_TIME,
         Waiting::Uncordoning => UNCORDONING,
         Waiting::RestoringCordon => RESTORING_CORDON,
+        Waiting::SlotElsewhere { .. } => SLOT_ELSEWHERE,
         Waiting::ReleasingSlot => RELEASING_SLOT,
         Waiting::StoppingDrain => STOPPING_DRAIN,
         Waiting::Halted { .. } => HALTED,
@@ -219,6 +220,11 @@ const CHECKING_HEALTH: Advice = nothing_to_do("they have been looked at");
 const SETTLE_TIME: Advice = nothing_to_do("the settle time has passed without a fault");
 const UNCORDONING: Advice = nothing_to_do("the API server confirms it");
 const RESTORING_CORDON: Advice = nothing_to_do("the API server confirms it");
+const SLOT_ELSEWHERE: Advice = helped(
+    "the configuration names that place again, or you let it go",
+    "Put the old [slot] back and `systemctl reload lockkeeper`: then it is released. Or free it \
+     there by hand and say `lockkeeper resume`.",
+);
 const RELEASING_SLOT: Advice = nothing_to_do("the slot server confirms the release");
 const STOPPING_DRAIN: Advice = nothing_to_do("the evictions under way have been answered");
 const HALTED: Advice = helped(

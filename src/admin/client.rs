@@ -93,10 +93,14 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn post<T: Serialize + Sync>(&self, path: &str, body: &T) -> Result<(), ClientError> {
+    pub async fn post<T: Serialize + Sync>(
+        &self,
+        path: &str,
+        body: &T,
+    ) -> Result<String, ClientError> {
         let body = serde_json::to_string(body)
             .map_err(|error| ClientError::NoAnswer(error.to_string()))?;
-        self.whole("POST", path, &body).await.map(drop)
+        self.whole("POST", path, &body).await
     }
 
     /// Follows `path`: one line for each change, until the agent ends.

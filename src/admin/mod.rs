@@ -64,7 +64,7 @@ pub struct Snapshot {
 }
 
 /// A person's command on its way to the loop, and where its answer goes.
-pub type Order = (Command, oneshot::Sender<Result<(), String>>);
+pub type Order = (Command, oneshot::Sender<Result<String, String>>);
 
 /// Where people and machines find the agent.
 #[derive(Debug, Clone)]

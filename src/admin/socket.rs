@@ -294,7 +294,7 @@ async fn order(desk: &Desk, command: Command) -> Response {
         answer.await.ok()
     });
     match said.await {
-        Ok(Some(Ok(()))) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Some(Ok(says))) => (StatusCode::OK, says).into_response(),
         Ok(Some(Err(error))) => refusal(StatusCode::CONFLICT, "refused", error),
         Ok(None) => refusal(
             StatusCode::SERVICE_UNAVAILABLE,

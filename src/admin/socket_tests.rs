@@ -38,7 +38,7 @@ impl Agent {
     }
 
     /// Answers one order the way the loop does.
-    async fn answer(&mut self, result: Result<(), String>) -> Command {
+    async fn answer(&mut self, result: Result<String, String>) -> Command {
         let (command, answer) = self.orders.recv().await.unwrap();
         answer.send(result).unwrap();
         command
@@ -61,7 +61,8 @@ async fn commands_reach_the_loop_and_its_answer_comes_back() {
     let mut agent = Agent::start().await;
     let client = agent.client();
     let hold = HoldRequest { reason: " disk swap ".to_owned(), by: Some("alice".to_owned()) };
-    let (said, command) = tokio::join!(client.post("/v1/hold", &hold), agent.answer(Ok(())));
+    let (said, command) =
+        tokio::join!(client.post("/v1/hold", &hold), agent.answer(Ok("Done.".to_owned())));
     said.unwrap();
     let expected = Command::Hold { reason: "disk swap".to_owned(), by: "alice".to_owned() };
     assert_eq!(command, expected);

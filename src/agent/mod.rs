@@ -103,10 +103,12 @@ impl Agent {
                 }
                 Some((command, answer)) = channels.orders.recv() => {
                     tracing::info!(?command, "a person says");
-                    self.feed(Event::Person(command)).await;
+                    let before = self.state.clone();
+                    self.feed(Event::Person(command.clone())).await;
+                    let says = lifecycle::answer(&command, &before, &self.state);
                     let result = match &self.state.unwritable {
-                        Some(why) => Err(format!("done, but not kept over a restart: {why}")),
-                        None => Ok(()),
+                        Some(why) => Err(format!("{says} But not over a restart: {why}")),
+                        None => Ok(says),
                     };
                     // The caller may have gone meanwhile.
                     let _ = answer.send(result);

@@ -46,22 +46,22 @@ pub(super) async fn hold(run_dir: &Path, reason: &str, out: &mut dyn Write) -> a
     // Who sudo works for; the socket itself sees root only.
     let by = std::env::var("SUDO_USER").ok().filter(|by| !by.trim().is_empty());
     let request = HoldRequest { reason: reason.to_owned(), by };
-    Client::new(run_dir).post("/v1/hold", &request).await?;
-    writeln!(out, "Held. `lockkeeper resume` ends it.")?;
+    let says = Client::new(run_dir).post("/v1/hold", &request).await?;
+    writeln!(out, "{}", clean(&says))?;
     Ok(())
 }
 
 /// Ends a hold or a halt.
 pub(super) async fn resume(run_dir: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
-    Client::new(run_dir).post("/v1/resume", &()).await?;
-    writeln!(out, "Resumed. `lockkeeper status` shows what comes next.")?;
+    let says = Client::new(run_dir).post("/v1/resume", &()).await?;
+    writeln!(out, "{}", clean(&says))?;
     Ok(())
 }
 
 /// Tries now.
 pub(super) async fn retry(run_dir: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
-    Client::new(run_dir).post("/v1/retry", &()).await?;
-    writeln!(out, "Trying again. `lockkeeper status --watch` follows it.")?;
+    let says = Client::new(run_dir).post("/v1/retry", &()).await?;
+    writeln!(out, "{}", clean(&says))?;
     Ok(())
 }
 

@@ -144,6 +144,7 @@ fn policy(merged: &Merged) -> Result<Policy, ConfigError> {
             ],
         )?,
         slot: slot_policy(merged)?,
+        slot_place: slot_place(merged)?,
         answer_timeout: get("slot.answer_timeout")?,
         confirm_every: get("slot.confirm_every")?,
         denial_retry: get("slot.denial_retry")?,
@@ -212,6 +213,14 @@ fn node(merged: &Merged) -> Result<NodeSettings, ConfigError> {
             ],
         )?,
         name: text(merged, "node.name"),
+    })
+}
+
+/// The place of a slot in one text: what must be the same for a release to find it.
+fn slot_place(merged: &Merged) -> Result<Option<String>, ConfigError> {
+    Ok(match slot(merged)? {
+        Some(SlotBackend::FleetLock(server)) => Some(server.place()),
+        Some(SlotBackend::None) | None => None,
     })
 }
 

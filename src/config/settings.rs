@@ -185,7 +185,13 @@ pub struct GroupSettings {
 impl SlotServer {
     /// Whether a slot of the one is a slot of the other: what is asked for, not how.
     pub(crate) fn is_same_slot(&self, other: &Self) -> bool {
-        (&self.base_url, &self.group, &self.id) == (&other.base_url, &other.group, &other.id)
+        self.place() == other.place()
+    }
+
+    /// Server, group and id in one text, without a secret: the URL has none.
+    pub(crate) fn place(&self) -> String {
+        let id = self.id.as_deref().map(|id| format!(" as {id}")).unwrap_or_default();
+        format!("{} (group {}){id}", self.base_url.trim_end_matches('/'), self.group)
     }
 }
 

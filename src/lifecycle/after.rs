@@ -190,6 +190,9 @@ impl Heart<'_> {
         {
             return Verdict::Wait(reason);
         }
+        if let Some(elsewhere) = self.slot_elsewhere() {
+            return Verdict::Wait(elsewhere);
+        }
         if self.slot_may_be_ours() {
             self.preempt_request();
             self.launch(Effect::ReleaseSlot);
@@ -220,6 +223,16 @@ impl Heart<'_> {
             return;
         }
         self.lose_answer();
+    }
+
+    /// A slot that was asked for at another place than the one that would be told of its release.
+    pub(super) fn slot_elsewhere(&self) -> Option<Waiting> {
+        let held = self.state.record.slot_at.clone().filter(|_| self.slot_may_be_ours())?;
+        let configured = self.policy.slot_place.clone();
+        if configured.as_ref() == Some(&held) {
+            return None;
+        }
+        Some(Waiting::SlotElsewhere { held, configured })
     }
 
     /// Where no attempt of ours asked for it, a slot under our id may belong to Zincati.

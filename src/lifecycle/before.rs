@@ -47,6 +47,9 @@ impl Heart<'_> {
         if let Some(verdict) = self.follow_target() {
             return verdict;
         }
+        if let Some(elsewhere) = self.slot_elsewhere() {
+            return self.give_up(Because::SlotLost, elsewhere.to_string());
+        }
         match self.gates_before() {
             Ok(()) => {}
             // What the server said last is news; that the host is looked at meanwhile is none.
@@ -76,6 +79,7 @@ impl Heart<'_> {
         };
         if self.launch(Effect::RequestSlot { attempt }) {
             self.state.record.core.slot = Slot::Asked;
+            self.state.record.slot_at = self.policy.slot_place.clone();
         }
         Verdict::Wait(self.slot_reason())
     }

@@ -168,6 +168,9 @@ impl Heart<'_> {
             self.ending(Outcome::Yielded, Some(text.clone()));
             return Some(Verdict::Go(Stage::Yielding, Because::Held, Some(text)));
         }
+        if let Some(elsewhere) = self.slot_elsewhere() {
+            return Some(self.give_up(Because::SlotLost, elsewhere.to_string()));
+        }
         let (because, detail) = self.state.run.broken.clone()?;
         if because == Because::ForeignUncordon
             && self.policy.on_foreign_uncordon == OnForeignUncordon::Cordon

@@ -7,6 +7,7 @@ mod effect;
 mod event;
 mod gates;
 mod heart;
+mod people;
 mod policy;
 mod record;
 mod recover;
@@ -22,6 +23,7 @@ pub use event::{
     BootEvidence, Command, CordonAnswer, DrainEnd, Event, Health, HostView, Inhibitor, NodeTrouble,
     NodeView, RebootAnswer, Rehearsal, Start, UncordonAnswer, Verification,
 };
+pub use people::answer;
 pub use policy::{
     AfterRollback, KubernetesPolicy, OnDeadline, OnForeignUncordon, OnUsers, Policy, SlotPolicy,
 };

@@ -74,6 +74,8 @@ pub struct Policy {
     pub kubernetes: KubernetesPolicy,
     /// Who hands out the slot.
     pub slot: SlotPolicy,
+    /// Where the slot is asked for, for people: server, group and id; `None`: nowhere.
+    pub slot_place: Option<String>,
     /// How long an answer of the slot server may take.
     pub answer_timeout: Duration,
     /// How often the slot is confirmed while draining.

@@ -214,6 +214,9 @@ pub struct Record {
     /// A person's hold.
     #[serde(default)]
     pub hold: Option<Hold>,
+    /// Where the slot was asked for: a slot is given back where it was taken, or not at all.
+    #[serde(default)]
+    pub slot_at: Option<String>,
     /// An answer to a request was lost: release once more at this time.
     #[serde(default)]
     pub release_again: Option<Timestamp>,

@@ -98,13 +98,21 @@ impl Heart<'_> {
                 self.state.record.hold = Some(Hold { reason, by, since: self.now.wall });
             }
             Command::Resume => {
-                self.state.record.hold = None;
+                // One word ends one thing: who ends a hold did not look at a bad update.
+                if self.state.record.hold.take().is_some() {
+                    return;
+                }
+                if self.slot_elsewhere().is_some() {
+                    self.state.record.core.slot = Slot::None;
+                    self.state.record.slot_at = None;
+                }
                 if self.state.record.core.stage == Stage::Halted {
                     self.go(Stage::Releasing, Because::Resumed, None);
                 }
             }
             Command::Retry => {
-                if let Ok(Some(target)) = self.target() {
+                let halted = self.state.record.core.attempt.as_ref().map(|a| a.target.clone());
+                for target in self.target().ok().flatten().into_iter().chain(halted) {
                     self.state.record.denied.remove(&target.identity);
                     self.state.record.tries.remove(&target.identity);
                 }
@@ -364,6 +372,7 @@ impl Heart<'_> {
             ReleaseAnswer::Released | ReleaseAnswer::HeldByAnother { .. } => {
                 self.lane_ok(Lane::Slot);
                 self.state.record.core.slot = Slot::None;
+                self.state.record.slot_at = None;
                 self.state.run.release_trouble = None;
                 if self.state.record.release_again.is_some_and(|at| at <= self.now.wall) {
                     self.state.record.release_again = None;

@@ -143,6 +143,13 @@ pub enum Waiting {
     Uncordoning,
     /// A person's cordon that the server's release lifted is being put back.
     RestoringCordon,
+    /// The slot may be held at another place than the configuration names.
+    SlotElsewhere {
+        /// Where it was asked for.
+        held: String,
+        /// Where the configuration asks now.
+        configured: Option<String>,
+    },
     /// The slot is being released.
     ReleasingSlot,
     /// The drain is being stopped.
@@ -203,6 +210,7 @@ impl Waiting {
             Self::SettleTime => "settle-time",
             Self::Uncordoning => "uncordoning",
             Self::RestoringCordon => "restoring-cordon",
+            Self::SlotElsewhere { .. } => "slot-elsewhere",
             Self::ReleasingSlot => "releasing-slot",
             Self::StoppingDrain => "stopping-drain",
             Self::Halted { .. } => "halted",
@@ -312,6 +320,10 @@ impl fmt::Display for Waiting {
             Self::SettleTime => f.write_str("well; the settle time runs"),
             Self::Uncordoning => f.write_str("lifting the cordon"),
             Self::RestoringCordon => f.write_str("looking after a person's cordon"),
+            Self::SlotElsewhere { held, configured } => {
+                let now = configured.as_deref().unwrap_or("no slot server");
+                write!(f, "a slot may be held at {held}, but the configuration names {now}")
+            }
             Self::ReleasingSlot => f.write_str("releasing the slot"),
             Self::StoppingDrain => f.write_str("stopping the drain"),
             Self::Halted { because } => write!(

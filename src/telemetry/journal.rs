@@ -101,6 +101,7 @@ fn is_passing(waiting: &Waiting) -> bool {
         | Waiting::SystemUnknown(Some(_))
         | Waiting::NoSlotBackend
         | Waiting::OnlyNodeNotConfirmed
+        | Waiting::SlotElsewhere { .. }
         | Waiting::Held { .. }
         | Waiting::TargetDenied { .. }
         | Waiting::AttemptLimit { .. }

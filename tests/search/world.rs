@@ -91,6 +91,7 @@ pub(crate) fn policy() -> Policy {
     Policy {
         kubernetes: KubernetesPolicy::Required,
         slot: SlotPolicy::Server,
+        slot_place: Some("server".to_owned()),
         answer_timeout: Duration::from_secs(600),
         confirm_every: Duration::from_secs(300),
         denial_retry: Duration::from_secs(30),

@@ -16,6 +16,7 @@ pub(crate) fn first() -> Policy {
     Policy {
         kubernetes: KubernetesPolicy::Auto,
         slot: SlotPolicy::Server,
+        slot_place: Some("server".to_owned()),
         answer_timeout: minutes(30),
         confirm_every: minutes(5),
         denial_retry: Duration::from_secs(30),
@@ -70,6 +71,9 @@ fn set(policy: &mut Policy, key: &str, value: &str) -> Result<(), String> {
                     ("none-only-node", SlotPolicy::None { only_node: true }),
                 ],
             )?;
+        }
+        "slot_place" => {
+            policy.slot_place = (value != "none").then(|| value.to_owned());
         }
         "on_deadline" => {
             policy.on_deadline = one_of(

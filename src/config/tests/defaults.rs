@@ -28,6 +28,7 @@ fn expected_defaults() -> Settings {
         policy: Policy {
             kubernetes: KubernetesPolicy::Auto,
             slot: SlotPolicy::Unset,
+            slot_place: None,
             answer_timeout: seconds(1800),
             confirm_every: seconds(300),
             denial_retry: seconds(30),
@@ -278,6 +279,7 @@ fn every_key_reaches_the_settings() {
         policy: Policy {
             kubernetes: KubernetesPolicy::Required,
             slot: SlotPolicy::Server,
+            slot_place: Some("https://lock.example/path (group Workers.1-a) as one".to_owned()),
             answer_timeout: seconds(2),
             confirm_every: seconds(11),
             denial_retry: seconds(4),

@@ -105,6 +105,7 @@ fn record() -> impl Strategy<Value = Record> {
         let (stages, history) = lists;
         let denial = Denial { since, because: text.clone(), version: ending_detail.clone() };
         let hold = Hold { reason: text.clone(), by: key.clone(), since };
+        let key_of_slot = flag.then(|| key.clone());
         Record {
             core,
             node_uid: flag.then_some(NodeUid(text)),
@@ -115,6 +116,7 @@ fn record() -> impl Strategy<Value = Record> {
             backoff_until,
             yields,
             hold: (attempts == 1).then_some(hold),
+            slot_at: key_of_slot,
             release_again,
             drain_began,
             ending,

@@ -20,6 +20,7 @@ fn policy(time: Duration) -> Policy {
     Policy {
         kubernetes: KubernetesPolicy::Required,
         slot: SlotPolicy::Server,
+        slot_place: Some("server".to_owned()),
         answer_timeout: time,
         confirm_every: time,
         denial_retry: time,
