@@ -90,7 +90,7 @@ kill_machine() {
     # A cgroup that was killed once is not used again: processes that systemd 257 puts into new cgroups
     # below it are killed at birth, since the kernel compares its count of kills with theirs.
     for mount in $(cgroup_mounts); do
-        find "$mount/$cgroup/$1" -depth -type d -exec rmdir {} + 2>/dev/null || true
+        find "$mount/$cgroup_name/$1" -depth -type d -exec rmdir {} + 2>/dev/null || true
     done
 }
 
