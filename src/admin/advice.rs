@@ -1,5 +1,7 @@
 //! What a person can do about a reason to wait, and what comes next.
 
+use jiff::Timestamp;
+
 use crate::lifecycle::{HoldOrigin, NodeTrouble, Stage, Waiting};
 
 /// What would end a reason to wait, and what helps.
@@ -63,6 +65,17 @@ pub fn advice(waiting: &Waiting) -> Advice {
         Waiting::Halted { .. } => HALTED,
         Waiting::RecordUnwritable(_) => RECORD_UNWRITABLE,
     }
+}
+
+/// When a reason to wait ends by itself, where that is known.
+pub(super) fn until(waiting: &Waiting) -> Option<Timestamp> {
+    if let Waiting::BackingOff { until } = waiting {
+        return Some(*until);
+    }
+    if let Waiting::WindowClosed { opens, .. } = waiting {
+        return *opens;
+    }
+    None
 }
 
 /// What comes next if all goes well: completes "Next: …".

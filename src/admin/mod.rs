@@ -34,7 +34,9 @@ pub use schema::{
     HoldStatus, ObstacleStatus, ReasonStatus, RehearsalStatus, SCHEMA, SlotStatus, StageStatus,
     Status, SystemStatus, TargetStatus, TriesStatus, WakeStatus,
 };
-pub use socket::{COMMAND_ANSWER_TIMEOUT, HoldRequest, REASON_CHARACTERS_MAX, Refusal, serve};
+pub use socket::{
+    COMMAND_ANSWER_TIMEOUT, HoldRequest, REASON_CHARACTERS_MAX, Refusal, SayRequest, serve,
+};
 pub use status::waiting_since;
 pub use why::Why;
 
@@ -59,12 +61,22 @@ pub struct Snapshot {
     pub node_name: Option<String>,
     /// Who hands out the slot, for people.
     pub slot_server: Option<String>,
+    /// Why the configuration on disk is not the one in use, since a reload that failed.
+    pub config_trouble: Option<String>,
     /// Version of the agent.
     pub version: &'static str,
 }
 
-/// A person's command on its way to the loop, and where its answer goes.
-pub type Order = (Command, oneshot::Sender<Result<String, String>>);
+/// A person's command on its way to the loop.
+#[derive(Debug)]
+pub struct Order {
+    /// What is wanted.
+    pub command: Command,
+    /// Who says so: a user name on one line.
+    pub by: String,
+    /// Where the answer goes.
+    pub answer: oneshot::Sender<Result<String, String>>,
+}
 
 /// Where people and machines find the agent.
 #[derive(Debug, Clone)]

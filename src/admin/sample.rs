@@ -39,6 +39,7 @@ pub(crate) fn idle() -> Snapshot {
         },
         node_name: Some("n1".to_owned()),
         slot_server: Some("http://slots.example:3333 (group workers)".to_owned()),
+        config_trouble: None,
         version: "0.1.0",
     }
 }

@@ -57,6 +57,8 @@ pub struct Status {
     pub backoff_until: Option<Timestamp>,
     /// Why the record cannot be written, while it cannot.
     pub record_unwritable: Option<String>,
+    /// Why the configuration on disk is not the one in use, since a reload that failed.
+    pub config_trouble: Option<String>,
     /// The last attempt that ended.
     pub last: Option<FinishedStatus>,
 }
@@ -70,6 +72,8 @@ pub struct ReasonStatus {
     pub text: String,
     /// Since when.
     pub since: Option<Timestamp>,
+    /// When it ends, where that is known.
+    pub until: Option<Timestamp>,
 }
 
 /// When the agent looks again by itself.
@@ -244,21 +248,24 @@ pub struct TriesStatus {
     pub count: u32,
 }
 
-/// An attempt that has ended.
+/// An attempt that has ended, or the one under way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinishedStatus {
     /// Its id.
     pub attempt: String,
     /// Its target.
     pub target: TargetStatus,
-    /// How it ended.
+    /// How it ended. Of one under way: how it will end, or `under way` while that is open.
     pub outcome: String,
     /// More about it.
     pub detail: Option<String>,
     /// Its stages, oldest first.
     pub stages: Vec<StageStatus>,
-    /// When it ended.
-    pub ended: Timestamp,
+    /// When it ended; absent while it runs.
+    pub ended: Option<Timestamp>,
+    /// It is under way.
+    #[serde(default)]
+    pub running: bool,
 }
 
 /// All attempts that are remembered.
@@ -266,7 +273,7 @@ pub struct FinishedStatus {
 pub struct History {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// Oldest first.
+    /// Oldest first; the one under way last.
     pub attempts: Vec<FinishedStatus>,
 }
 

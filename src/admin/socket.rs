@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
@@ -58,6 +58,15 @@ const METRICS_SOCKET_MODE: u32 = 0o666;
 pub struct HoldRequest {
     /// Why, for those who read the status.
     pub reason: String,
+    /// Who says so, where the caller knows it better than the socket (sudo).
+    #[serde(default)]
+    pub by: Option<String>,
+}
+
+/// The body of `POST /v1/resume` and `/v1/retry`; there may be none.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SayRequest {
     /// Who says so, where the caller knows it better than the socket (sudo).
     #[serde(default)]
     pub by: Option<String>,
@@ -239,28 +248,47 @@ async fn hold(
         Ok(Json(request)) => request,
         Err(error) => return refusal(error.status(), "bad-request", error.body_text()),
     };
-    match hold_command(&request, caller) {
-        Ok(command) => order(&desk, command).await,
+    let said = text("reason", &request.reason)
+        .and_then(|reason| Ok((reason, who(request.by.as_deref(), caller)?)));
+    match said {
+        Ok((reason, by)) => order(&desk, Command::Hold { reason, by: by.clone() }, by).await,
         Err(error) => refusal(StatusCode::UNPROCESSABLE_ENTITY, "bad-reason", error),
     }
 }
 
-async fn resume(State(desk): State<Desk>) -> Response {
-    order(&desk, Command::Resume).await
+async fn resume(
+    State(desk): State<Desk>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    body: Bytes,
+) -> Response {
+    say(&desk, Command::Resume, caller, &body).await
 }
 
-async fn retry(State(desk): State<Desk>) -> Response {
-    order(&desk, Command::Retry).await
+async fn retry(
+    State(desk): State<Desk>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    body: Bytes,
+) -> Response {
+    say(&desk, Command::Retry, caller, &body).await
 }
 
-fn hold_command(request: &HoldRequest, caller: Caller) -> Result<Command, String> {
-    let reason = text("reason", &request.reason)?;
-    let by = match (&request.by, caller.uid) {
-        (Some(by), _) => text("by", by)?,
-        (None, Some(uid)) => user_name(uid),
-        (None, None) => "unknown".to_owned(),
-    };
-    Ok(Command::Hold { reason, by })
+/// A command without a reason. Its body only names the speaker, so one of another shape, or none,
+/// is no reason to refuse.
+async fn say(desk: &Desk, command: Command, caller: Caller, body: &[u8]) -> Response {
+    let request: SayRequest = serde_json::from_slice(body).unwrap_or_default();
+    match who(request.by.as_deref(), caller) {
+        Ok(by) => order(desk, command, by).await,
+        Err(error) => refusal(StatusCode::UNPROCESSABLE_ENTITY, "bad-reason", error),
+    }
+}
+
+/// The speaker: as the caller says, else as the socket knows.
+fn who(by: Option<&str>, caller: Caller) -> Result<String, String> {
+    match (by, caller.uid) {
+        (Some(by), _) => text("by", by),
+        (None, Some(uid)) => Ok(user_name(uid)),
+        (None, None) => Ok("unknown".to_owned()),
+    }
 }
 
 /// A text of a person that may travel through status lines and annotations.
@@ -287,10 +315,10 @@ fn user_name(uid: u32) -> String {
 }
 
 /// Gives a command to the loop and waits for its word, both within bounds.
-async fn order(desk: &Desk, command: Command) -> Response {
+async fn order(desk: &Desk, command: Command, by: String) -> Response {
     let (answer_to, answer) = oneshot::channel();
     let said = tokio::time::timeout(desk.answer_timeout, async {
-        desk.commands.send((command, answer_to)).await.ok()?;
+        desk.commands.send(Order { command, by, answer: answer_to }).await.ok()?;
         answer.await.ok()
     });
     match said.await {

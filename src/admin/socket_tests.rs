@@ -39,7 +39,7 @@ impl Agent {
 
     /// Answers one order the way the loop does.
     async fn answer(&mut self, result: Result<String, String>) -> Command {
-        let (command, answer) = self.orders.recv().await.unwrap();
+        let Order { command, answer, .. } = self.orders.recv().await.unwrap();
         answer.send(result).unwrap();
         command
     }
@@ -53,7 +53,8 @@ async fn status_why_and_history_are_told() {
     let why: Why = agent.client().get("/v1/why").await.unwrap();
     assert_eq!((why.code.as_str(), why.state.as_str()), ("draining", "draining"));
     let history: History = agent.client().get("/v1/history").await.unwrap();
-    assert_eq!(history.attempts.len(), 1);
+    let running: Vec<bool> = history.attempts.iter().map(|attempt| attempt.running).collect();
+    assert_eq!(running, [false, true]);
 }
 
 #[tokio::test]
@@ -97,7 +98,7 @@ async fn a_loop_that_hangs_does_not_hang_the_person() {
     let (commands, _kept) = mpsc::channel(1);
     let snapshots = watch::channel(sample::idle()).1;
     let desk = Desk { snapshots, commands, answer_timeout: Duration::from_millis(1) };
-    let response = order(&desk, Command::Retry).await;
+    let response = order(&desk, Command::Retry, "root".to_owned()).await;
     assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
 }
 

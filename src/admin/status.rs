@@ -6,7 +6,9 @@ use jiff::Timestamp;
 
 use crate::drain::{Obstacle, ObstacleKind, Progress};
 use crate::fleetlock::SlotAnswer;
-use crate::lifecycle::{Attempt, Cordon, Finished, Record, Rehearsed, Slot, StageTime};
+use crate::lifecycle::{
+    Attempt, Cordon, Finished, Outcome, Record, Rehearsed, Slot, Stage, StageTime,
+};
 use crate::model::Target;
 
 use super::Snapshot;
@@ -24,9 +26,7 @@ impl Status {
     pub fn of(snapshot: &Snapshot) -> Self {
         let Snapshot { state, waiting, .. } = snapshot;
         let (record, view) = (&state.record, &state.view);
-        let waiting_target = view.system.as_ref().and_then(|system| system.target());
-        let target =
-            record.core.attempt.as_ref().map(|attempt| attempt.target.clone()).or(waiting_target);
+        let target = target(snapshot);
         let since = state.waiting_since.filter(|(code, _)| *code == waiting.code());
         let booted = view.system.as_ref().and_then(|system| system.booted());
         Self {
@@ -39,6 +39,7 @@ impl Status {
                 code: waiting.code().to_owned(),
                 text: waiting.to_string(),
                 since: since.map(|(_, since)| since),
+                until: advice::until(waiting),
             },
             next: advice::next(record.core.stage, waiting).to_owned(),
             wake: snapshot.wake.as_ref().map(|wake| WakeStatus {
@@ -53,7 +54,7 @@ impl Status {
                 version: booted.version.clone(),
             }),
             slot: slot_status(snapshot),
-            cordon: cordon_name(record.core.cordon).to_owned(),
+            cordon: cordon_name(snapshot).to_owned(),
             drain: view.progress.as_ref().map(DrainStatus::of),
             rehearsal: rehearsal_status(snapshot),
             gates: gates_status(snapshot),
@@ -62,6 +63,7 @@ impl Status {
             tries: tries(record),
             backoff_until: record.backoff_until.filter(|until| *until > snapshot.at.wall),
             record_unwritable: state.unwritable.clone(),
+            config_trouble: snapshot.config_trouble.clone(),
             last: record.history.last().map(FinishedStatus::of),
         }
     }
@@ -78,6 +80,22 @@ impl Status {
             gates.seconds_ago = 0;
         }
         status
+    }
+}
+
+/// The update to come. That of the attempt is none once it runs, or once it fell back: then it is
+/// the one that is staged now, if any.
+fn target(snapshot: &Snapshot) -> Option<Target> {
+    let Snapshot { state, .. } = snapshot;
+    let system = state.view.system.as_ref();
+    let booted = system.and_then(|system| system.booted()).map(|booted| &booted.identity);
+    let over = |attempt: &Attempt| {
+        let runs = attempt.boot_before.is_some() && booted == Some(&attempt.target.identity);
+        runs || state.record.core.stage == Stage::Halted
+    };
+    match &state.record.core.attempt {
+        Some(attempt) if !over(attempt) => Some(attempt.target.clone()),
+        Some(_) | None => system.and_then(|system| system.target()),
     }
 }
 
@@ -100,9 +118,11 @@ pub fn waiting_since(record: &Record, target: &Target) -> Option<Timestamp> {
 // === impl History ===
 
 impl History {
-    /// Tells the attempts of a record.
+    /// Tells the attempts of a record, the one under way last.
     pub fn of(record: &Record) -> Self {
-        Self { schema: SCHEMA, attempts: record.history.iter().map(FinishedStatus::of).collect() }
+        let running = record.core.attempt.iter().map(|attempt| running(attempt, record));
+        let attempts = record.history.iter().map(FinishedStatus::of).chain(running).collect();
+        Self { schema: SCHEMA, attempts }
     }
 }
 
@@ -114,8 +134,22 @@ impl FinishedStatus {
             outcome: finished.outcome.name().to_owned(),
             detail: finished.detail.clone(),
             stages: stages(&finished.stages),
-            ended: finished.ended,
+            ended: Some(finished.ended),
+            running: false,
         }
+    }
+}
+
+/// The attempt under way, as a row of the history.
+fn running(attempt: &Attempt, record: &Record) -> FinishedStatus {
+    FinishedStatus {
+        attempt: attempt.id.to_string(),
+        target: TargetStatus::of(&attempt.target),
+        outcome: record.ending.map_or("under way", Outcome::name).to_owned(),
+        detail: record.ending_detail.clone(),
+        stages: stages(&record.stages),
+        ended: None,
+        running: true,
     }
 }
 
@@ -172,8 +206,13 @@ fn stages(stages: &[StageTime]) -> Vec<StageStatus> {
     stages.iter().map(one).collect()
 }
 
-fn cordon_name(cordon: Cordon) -> &'static str {
-    match cordon {
+/// A Node that is unschedulable without our mark was cordoned by somebody, in an attempt or not.
+fn cordon_name(snapshot: &Snapshot) -> &'static str {
+    let node = snapshot.state.view.node.as_ref().and_then(|node| node.as_ref().ok());
+    match snapshot.state.record.core.cordon {
+        Cordon::None if node.is_some_and(|node| node.unschedulable && node.mark.is_none()) => {
+            "foreign"
+        }
         Cordon::None => "none",
         Cordon::Foreign => "foreign",
         Cordon::Ours => "ours",

@@ -22,12 +22,16 @@ pub struct Why {
     pub text: String,
     /// Since when.
     pub since: Option<Timestamp>,
+    /// When it ends, where that is known.
+    pub until: Option<Timestamp>,
     /// What ends it: completes "It ends when …".
     pub ends: String,
     /// What a person can do, where there is something.
     pub help: Option<String>,
     /// What comes then, if all goes well.
     pub next: String,
+    /// Why the configuration on disk is not the one in use, since a reload that failed.
+    pub config_trouble: Option<String>,
 }
 
 // === impl Why ===
@@ -46,9 +50,11 @@ impl Why {
             code: waiting.code().to_owned(),
             text: waiting.to_string(),
             since: since.map(|(_, since)| since),
+            until: advice::until(waiting),
             ends: ends.to_owned(),
             help: help.map(ToOwned::to_owned),
             next: advice::next(stage, waiting).to_owned(),
+            config_trouble: snapshot.config_trouble.clone(),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::admin::{Metrics, Notifier, Order, Snapshot, watchdog_interval};
 use crate::config::SlotBackend;
 use crate::effects::announce::{Announcement, Announcer};
 use crate::effects::store::Store;
-use crate::lifecycle::{self, Effect, Event, Policy, Record, Slot, State, Step};
+use crate::lifecycle::{self, Command, Effect, Event, Policy, Record, Slot, State, Step};
 use crate::signals::clock;
 use crate::signals::unix::{UnixSignal, UnixSignals};
 use crate::telemetry;
@@ -101,18 +101,7 @@ impl Agent {
                     }
                     self.feed(event).await;
                 }
-                Some((command, answer)) = channels.orders.recv() => {
-                    tracing::info!(?command, "a person says");
-                    let before = self.state.clone();
-                    self.feed(Event::Person(command.clone())).await;
-                    let says = lifecycle::answer(&command, &before, &self.state);
-                    let result = match &self.state.unwritable {
-                        Some(why) => Err(format!("{says} But not over a restart: {why}")),
-                        None => Ok(says),
-                    };
-                    // The caller may have gone meanwhile.
-                    let _ = answer.send(result);
-                }
+                Some(order) = channels.orders.recv() => self.obey(order).await,
                 () = &mut self.wake, if self.awake => {
                     self.awake = false;
                     self.feed(Event::Woke).await;
@@ -125,6 +114,25 @@ impl Agent {
         }
         tracing::info!(stage = self.state.record.core.stage.name(), "told to stop");
         Ok(())
+    }
+
+    /// What a person says, told with who says it.
+    async fn obey(&mut self, order: Order) {
+        let Order { command, by, answer } = order;
+        match &command {
+            Command::Hold { reason, by } => tracing::info!(by, "{by} says hold: {reason}"),
+            Command::Resume => tracing::info!(by, "{by} says resume"),
+            Command::Retry => tracing::info!(by, "{by} says retry"),
+        }
+        let before = self.state.clone();
+        self.feed(Event::Person(command.clone())).await;
+        let says = lifecycle::answer(&command, &before, &self.state);
+        let result = match &self.state.unwritable {
+            Some(why) => Err(format!("{says} But not over a restart: {why}")),
+            None => Ok(says),
+        };
+        // The caller may have gone meanwhile.
+        let _ = answer.send(result);
     }
 
     /// One event, and what it leads to.
@@ -229,6 +237,7 @@ impl Agent {
             at: now,
             node_name: self.snapshots.borrow().node_name.clone(),
             slot_server: self.hands.slot.server(),
+            config_trouble: self.snapshots.borrow().config_trouble.clone(),
             version: env!("CARGO_PKG_VERSION"),
         };
         self.metrics.observe(&snapshot, &step.transitions);
@@ -253,8 +262,10 @@ impl Agent {
         let loaded = match crate::config::load(&self.root) {
             Ok(loaded) => loaded,
             Err(errors) => {
-                tracing::error!(%errors, "the new configuration is wrong: the old one stays");
-                return;
+                let first = errors.brief();
+                let told = "the new configuration is wrong: the old one stays";
+                tracing::error!(%errors, "{told}: {first}");
+                return self.config_trouble(Some(first));
             }
         };
         let old = self.hands.settings.clone();
@@ -263,12 +274,11 @@ impl Agent {
             tracing::warn!("[agent] and [metrics] change with the next start only");
         }
         if self.would_lose_the_slot(new.slot.as_ref()) {
-            tracing::error!(
-                server = self.hands.slot.server(),
-                "a slot of the old server may be held: the old configuration stays; reload once it \
-                 is released, or restart the agent"
-            );
-            return;
+            let server = self.hands.slot.server();
+            let why = "a slot of the old server may be held: put the old server back, or reload \
+                       once it is released";
+            tracing::error!(server, "the old configuration stays: {why}");
+            return self.config_trouble(Some(why.to_owned()));
         }
         if old.policy.kubernetes != new.policy.kubernetes {
             new.policy.kubernetes = old.policy.kubernetes;
@@ -283,12 +293,24 @@ impl Agent {
                 self.policy = hands.settings.policy.clone();
                 self.hands = hands;
                 tracing::info!("the configuration was loaded anew");
+                self.config_trouble(None);
                 self.feed(Event::PolicyChanged).await;
             }
             Err(error) => {
-                tracing::error!(%error, "the new configuration is wrong: the old one stays");
+                let why = format!("{:#}", anyhow::Error::from(error));
+                tracing::error!("the new configuration is wrong: the old one stays: {why}");
+                self.config_trouble(Some(why));
             }
         }
+    }
+
+    /// Shows why the configuration on disk is not in use, until one is.
+    fn config_trouble(&self, trouble: Option<String>) {
+        self.snapshots.send_if_modified(|snapshot| {
+            let changed = snapshot.config_trouble != trouble;
+            snapshot.config_trouble = trouble;
+            changed
+        });
     }
 
     /// Whether a slot that may be ours would never be given back under this setting: nobody would

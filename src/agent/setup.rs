@@ -57,6 +57,12 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
     let (record, written, set_aside) = load(&store);
     let hands = Hands::new(settings, host, mark.id.clone())?;
     let policy = hands.settings.policy.clone();
+    if hands.settings.slot.is_none() {
+        tracing::info!(
+            "no slot backend is configured: this agent will never reboot the node; see \
+             `lockkeeper config default`"
+        );
+    }
     let start =
         Start { seed: seed(&mark.id), boot: mark, kubelet_unit, record_set_aside: set_aside };
     let now = clock::now();
@@ -72,6 +78,7 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
         at: now,
         node_name: hands.settings.node.name.clone(),
         slot_server: hands.slot.server(),
+        config_trouble: None,
         version,
     };
     let is_node = first.next.is_node(&policy);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::config::{self, ConfigErrors, Loaded, Masked};
+use crate::lifecycle::SlotPolicy;
 
 /// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
@@ -33,10 +34,33 @@ pub fn check(
         [one] => writeln!(out, "good: {}", one.display())?,
         all => writeln!(out, "good: {} files", all.len())?,
     }
-    if loaded.settings.slot.is_none() {
-        writeln!(out, "note: slot.backend is not set, so the agent will wait and never reboot")?;
+    for file in files.iter().filter(|file| !file.is_dir() && !has_toml_name(file)) {
+        writeln!(
+            out,
+            "note: {}: in the folder of the configuration this would be an error, since the name \
+             does not end in .toml",
+            file.display()
+        )?;
+    }
+    match loaded.settings.policy.slot {
+        SlotPolicy::Unset => {
+            writeln!(
+                out,
+                "note: slot.backend is not set, so the agent will wait and never reboot"
+            )?;
+        }
+        SlotPolicy::None { only_node: false } => writeln!(
+            out,
+            "note: slot.backend is \"none\" without only_node = true, so the agent of a Kubernetes \
+             Node will wait and never reboot"
+        )?,
+        SlotPolicy::None { only_node: true } | SlotPolicy::Server => {}
     }
     Ok(())
+}
+
+fn has_toml_name(file: &Path) -> bool {
+    file.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(".toml"))
 }
 
 /// Prints each value with the file that it came from, then the windows with their next opening
@@ -264,14 +288,16 @@ mod tests {
         run(
             vec![good.clone()],
             expect![[r#"
-            good: /good.toml
-        "#]],
+                good: /good.toml
+                note: slot.backend is "none" without only_node = true, so the agent of a Kubernetes Node will wait and never reboot
+            "#]],
         );
         run(
             vec![good.clone(), good],
             expect![[r#"
-            good: 2 files
-        "#]],
+                good: 2 files
+                note: slot.backend is "none" without only_node = true, so the agent of a Kubernetes Node will wait and never reboot
+            "#]],
         );
         run(
             vec![bad, root.path().join("missing.toml")],

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use jiff::Timestamp;
+
 use crate::admin::{FinishedStatus, History};
 
 use super::words::{Eyes, clean, duration};
@@ -9,7 +11,7 @@ use super::words::{Eyes, clean, duration};
 /// Writes it, the newest attempt last, next to the prompt.
 pub(super) fn write(history: &History, eyes: &Eyes, out: &mut dyn Write) -> io::Result<()> {
     if history.attempts.is_empty() {
-        return writeln!(out, "No attempt has ended on this node yet.");
+        return writeln!(out, "There was no attempt on this node yet.");
     }
     let mut rows =
         vec![["ATTEMPT", "TARGET", "OUTCOME", "BEGAN", "TOOK", "STAGES"].map(str::to_owned)];
@@ -33,21 +35,30 @@ pub(super) fn write(history: &History, eyes: &Eyes, out: &mut dyn Write) -> io::
 }
 
 fn row(attempt: &FinishedStatus, eyes: &Eyes) -> [String; 6] {
-    let began = attempt.stages.first().map_or(attempt.ended, |stage| stage.since);
-    let took = attempt.ended.duration_since(began).as_secs();
+    let end = attempt.ended.unwrap_or(eyes.now);
+    let began = attempt.stages.first().map_or(end, |stage| stage.since);
+    let took = end.duration_since(began).as_secs();
     [
         clean(&attempt.attempt),
         clean(attempt.target.name()),
-        attempt.outcome.clone(),
+        outcome(attempt),
         eyes.time(began),
         duration(took),
-        stages(attempt),
+        stages(attempt, end),
     ]
 }
 
-/// `waiting 5 s, draining 12 min`: each stage up to the next, the last one up to the end.
-fn stages(attempt: &FinishedStatus) -> String {
-    let ends = attempt.stages.iter().skip(1).map(|stage| stage.since).chain([attempt.ended]);
+fn outcome(attempt: &FinishedStatus) -> String {
+    match attempt.outcome.as_str() {
+        outcome if attempt.running && outcome != "under way" => format!("{outcome}, under way"),
+        outcome => outcome.to_owned(),
+    }
+}
+
+/// `waiting 5 s, draining 12 min`: each stage up to the next, the last one up to the end, or
+/// to now.
+fn stages(attempt: &FinishedStatus, end: Timestamp) -> String {
+    let ends = attempt.stages.iter().skip(1).map(|stage| stage.since).chain([end]);
     let stages = attempt
         .stages
         .iter()
@@ -93,8 +104,26 @@ mod tests {
         "#]].assert_eq(&told(&record));
     }
 
+    /// A settling one says what it brings if all goes well, and that it is not there yet.
+    #[test]
+    fn the_one_under_way_is_the_last_row() {
+        let mut record = sample::draining().state.record;
+        let mut out = told(&record);
+        record.ending = Some(Outcome::Updated);
+        record.history.clear();
+        out.push_str(&told(&record));
+        expect![[r#"
+            ATTEMPT     TARGET  OUTCOME    BEGAN                    TOOK    STAGES
+            3f2a9c1e-1  42.1    yielded    2026-11-30 10:30:00 UTC  1 h     waiting 5 s, requesting 5 s, draining 1 h, yielding 1 s, releasing 1 s
+              shop/cart-0: disruption budget cart: needs 2, has 2
+            3f2a9c1e-2  42.1    under way  2026-11-30 11:45:00 UTC  15 min  waiting 5 min, requesting 30 s, draining 9 min 30 s
+            ATTEMPT     TARGET  OUTCOME             BEGAN                    TOOK    STAGES
+            3f2a9c1e-2  42.1    updated, under way  2026-11-30 11:45:00 UTC  15 min  waiting 5 min, requesting 30 s, draining 9 min 30 s
+        "#]].assert_eq(&out);
+    }
+
     #[test]
     fn none_is_said() {
-        assert_eq!(told(&Record::default()), "No attempt has ended on this node yet.\n");
+        assert_eq!(told(&Record::default()), "There was no attempt on this node yet.\n");
     }
 }

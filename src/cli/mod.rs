@@ -48,7 +48,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         // `lockkeeper history | head` has read what it wanted.
         Err(error) if prints && is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "lockkeeper: {error:#}");
+            // Several errors are several lines, each of which says whose it is.
+            for line in format!("{error:#}").lines() {
+                let _ = writeln!(io::stderr(), "lockkeeper: {line}");
+            }
             ExitCode::FAILURE
         }
     }

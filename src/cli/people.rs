@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::admin::{Client, HoldRequest, Status, Why};
+use crate::admin::{Client, HoldRequest, SayRequest, Status, Why};
 
 use super::words::{Eyes, clean};
 use super::{history, status};
@@ -43,9 +43,7 @@ pub(super) async fn why(run_dir: &Path, json: bool, out: &mut dyn Write) -> anyh
 
 /// Holds the node.
 pub(super) async fn hold(run_dir: &Path, reason: &str, out: &mut dyn Write) -> anyhow::Result<()> {
-    // Who sudo works for; the socket itself sees root only.
-    let by = std::env::var("SUDO_USER").ok().filter(|by| !by.trim().is_empty());
-    let request = HoldRequest { reason: reason.to_owned(), by };
+    let request = HoldRequest { reason: reason.to_owned(), by: by() };
     let says = Client::new(run_dir).post("/v1/hold", &request).await?;
     writeln!(out, "{}", clean(&says))?;
     Ok(())
@@ -53,16 +51,21 @@ pub(super) async fn hold(run_dir: &Path, reason: &str, out: &mut dyn Write) -> a
 
 /// Ends a hold or a halt.
 pub(super) async fn resume(run_dir: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
-    let says = Client::new(run_dir).post("/v1/resume", &()).await?;
+    let says = Client::new(run_dir).post("/v1/resume", &SayRequest { by: by() }).await?;
     writeln!(out, "{}", clean(&says))?;
     Ok(())
 }
 
 /// Tries now.
 pub(super) async fn retry(run_dir: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
-    let says = Client::new(run_dir).post("/v1/retry", &()).await?;
+    let says = Client::new(run_dir).post("/v1/retry", &SayRequest { by: by() }).await?;
     writeln!(out, "{}", clean(&says))?;
     Ok(())
+}
+
+/// Who sudo works for; the socket itself sees root only.
+fn by() -> Option<String> {
+    std::env::var("SUDO_USER").ok().filter(|by| !by.trim().is_empty())
 }
 
 fn print_json<T: Serialize + DeserializeOwned>(
@@ -83,12 +86,17 @@ fn paragraph(why: &Why, eyes: &Eyes) -> String {
     if let Some(since) = why.since {
         text.push_str(&format!(" So it has been since {}.", eyes.since(since)));
     }
-    text.push_str(&format!(" It ends when {}.", why.ends));
+    let left = why.until.and_then(|until| eyes.until(until));
+    let left = left.map(|left| format!(", {left}")).unwrap_or_default();
+    text.push_str(&format!(" It ends when {}{left}.", why.ends));
     match &why.help {
         Some(help) => text.push_str(&format!(" {help}")),
         None => text.push_str(" There is nothing for you to do."),
     }
     text.push_str(&format!(" Next: {}.", why.next));
+    if let Some(trouble) = &why.config_trouble {
+        text.push_str(&format!(" The configuration {}", status::config_trouble(trouble)));
+    }
     text
 }
 

@@ -14,7 +14,7 @@ pub(super) fn write(status: &Status, eyes: &Eyes, out: &mut dyn Write) -> io::Re
         status.node.as_deref().unwrap_or("none (a host without Kubernetes, or not seen yet)"),
     )?;
     line(out, "State", &status.state)?;
-    line(out, "Reason", &reason(status))?;
+    line(out, "Reason", &reason(status, eyes))?;
     if let Some(since) = status.reason.since {
         line(out, "Since", &eyes.since(since))?;
     }
@@ -27,6 +27,9 @@ pub(super) fn write(status: &Status, eyes: &Eyes, out: &mut dyn Write) -> io::Re
     }
     if let Some(trouble) = &status.record_unwritable {
         line(out, "Record", &format!("cannot be written: {trouble}"))?;
+    }
+    if let Some(trouble) = &status.config_trouble {
+        line(out, "Config", &format!("the one {}", config_trouble(trouble)))?;
     }
     write_pods(status, eyes, out)?;
     write_systems(status, eyes, out)?;
@@ -45,6 +48,11 @@ pub(super) fn write(status: &Status, eyes: &Eyes, out: &mut dyn Write) -> io::Re
     line(out, "Agent", &format!("lockkeeper {}", status.version))
 }
 
+/// The rest of a sentence about the configuration.
+pub(super) fn config_trouble(trouble: &str) -> String {
+    format!("on disk is wrong, the one before is in use: {trouble}")
+}
+
 /// `9 of 12 pods gone, 1 blocked`.
 pub(super) fn drain_counts(drain: &DrainStatus) -> String {
     let blocked = drain.obstacles.iter().filter(|pod| pod.kind != "terminating").count();
@@ -59,12 +67,14 @@ pub(super) fn drain_counts(drain: &DrainStatus) -> String {
 }
 
 /// The pods that a reason names have lines of their own further down.
-fn reason(status: &Status) -> String {
+fn reason(status: &Status, eyes: &Eyes) -> String {
     let text = match status.reason.text.split_once(": ") {
         Some((short, _)) if status.reason.code == "drain-would-block" => short,
         Some(_) | None => &status.reason.text,
     };
-    format!("{text} ({})", status.reason.code)
+    let left = status.reason.until.and_then(|until| eyes.until(until));
+    let left = left.map(|left| format!(", {left}")).unwrap_or_default();
+    format!("{text}{left} ({})", status.reason.code)
 }
 
 fn next(status: &Status, eyes: &Eyes) -> String {
@@ -105,7 +115,7 @@ fn write_systems(status: &Status, eyes: &Eyes, out: &mut dyn Write) -> io::Resul
         let tries = tries.map(|tries| format!(", reboots into its target so far: {}", tries.count));
         let mut text = format!("{}{}", attempt.id, tries.unwrap_or_default());
         if let Some(ending) = &attempt.ending {
-            text.push_str(&format!(", will end as {ending}"));
+            text.push_str(&format!(", {}", will_end(status, ending)));
         }
         line(out, "Attempt", &text)?;
     }
@@ -125,6 +135,15 @@ fn write_systems(status: &Status, eyes: &Eyes, out: &mut dyn Write) -> io::Resul
     Ok(())
 }
 
+/// An update that has booted must still prove itself.
+fn will_end(status: &Status, ending: &str) -> String {
+    let proves = matches!(status.state.as_str(), "settling" | "stuck");
+    if proves && ending == "updated" && status.reason.code != "settle-time" {
+        return format!("if it becomes well: {ending}");
+    }
+    format!("will end as {ending}")
+}
+
 fn named(version: Option<&str>, identity: &str) -> String {
     version.map_or_else(|| identity.to_owned(), |version| format!("{version} ({identity})"))
 }
@@ -142,7 +161,7 @@ fn cordon(cordon: &str) -> &str {
     match cordon {
         "none" => "none by the agent",
         "ours" => "by the agent, which lifts it",
-        "foreign" => "by a person, stays as it is",
+        "foreign" => "by a person (or another tool); the agent leaves it alone",
         other => other,
     }
 }
@@ -172,7 +191,8 @@ fn write_gates(gates: &GatesStatus, out: &mut dyn Write) -> io::Result<()> {
 fn last_attempt(last: &FinishedStatus, eyes: &Eyes) -> String {
     let detail = last.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
     let (outcome, target) = (&last.outcome, last.target.name());
-    format!("{} at {target}: {outcome} {} ago{detail}", last.attempt, eyes.age(last.ended))
+    let ago = last.ended.map(|ended| format!(" {} ago", eyes.age(ended))).unwrap_or_default();
+    format!("{} at {target}: {outcome}{ago}{detail}", last.attempt)
 }
 
 #[cfg(test)]
@@ -185,7 +205,7 @@ mod tests {
     use super::*;
     use crate::admin::{Snapshot, sample};
     use crate::drain::Obstacle;
-    use crate::lifecycle::{Hold, HostView, Inhibitor, Rehearsed, Waiting};
+    use crate::lifecycle::{Cordon, Hold, HostView, Inhibitor, Outcome, Rehearsed, Stage, Waiting};
 
     fn check(snapshot: &Snapshot, expected: &Expect) {
         let eyes = Eyes { zone: TimeZone::UTC, now: "2026-11-30T12:00:20Z".parse().unwrap() };
@@ -235,6 +255,52 @@ mod tests {
                 Agent    lockkeeper 0.1.0
             "#]],
         );
+    }
+
+    /// The lines that tell what a halted node, a refused file and a person's cordon are about.
+    #[test]
+    fn halted_with_a_newer_update_and_a_wrong_file() {
+        let mut snapshot = sample::draining();
+        snapshot.state.record.core.stage = Stage::Halted;
+        snapshot.state.record.core.cordon = Cordon::None;
+        snapshot.state.view.system.as_mut().unwrap().deployments[0].identity = "sha256:new".into();
+        snapshot.config_trouble = Some("a.toml:1: unknown key (and 2 more)".to_owned());
+        let until = "2026-11-30T12:04:20.5Z".parse().unwrap();
+        snapshot.waiting = Waiting::BackingOff { until };
+        let status = Status::of(&snapshot);
+        let update = status.target.as_ref().map(|target| target.identity.as_str());
+        assert_eq!(update, Some("sha256:new"));
+        let eyes = Eyes { zone: TimeZone::UTC, now: snapshot.at.wall };
+        let mut out = Vec::new();
+        write(&status, &eyes, &mut out).unwrap();
+        let told = String::from_utf8(out).unwrap();
+        for line in [
+            "Reason   backing off until 2026-11-30 12:04:20 UTC, in 4 min 20 s (backing-off)\n",
+            "Config   the one on disk is wrong, the one before is in use: a.toml:1: unknown key \
+             (and 2 more)\n",
+        ] {
+            assert!(told.contains(line), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_runs_is_no_update_and_may_yet_fail() {
+        let mut snapshot = sample::draining();
+        let record = &mut snapshot.state.record;
+        record.core.stage = Stage::Settling;
+        record.ending = Some(Outcome::Updated);
+        let attempt = record.core.attempt.as_mut().unwrap();
+        attempt.boot_before = Some(snapshot.state.boot.clone());
+        let system = snapshot.state.view.system.as_mut().unwrap();
+        system.deployments.truncate(1);
+        system.deployments[0].booted = true;
+        system.deployments[0].staged = false;
+        snapshot.waiting = Waiting::NotWell(vec!["kubelet.service".to_owned()]);
+        let status = Status::of(&snapshot);
+        assert_eq!(status.target, None);
+        assert_eq!(will_end(&status, "updated"), "if it becomes well: updated");
+        snapshot.waiting = Waiting::SettleTime;
+        assert_eq!(will_end(&Status::of(&snapshot), "updated"), "will end as updated");
     }
 
     #[test]

@@ -68,6 +68,12 @@ impl Eyes {
         duration(self.now.duration_since(time).as_secs())
     }
 
+    /// `in 4 min 30 s`, from now to `time`; `None` once it has come.
+    pub(super) fn until(&self, time: Timestamp) -> Option<String> {
+        let seconds = time.duration_since(self.now).as_secs();
+        (seconds > 0).then(|| format!("in {}", duration(seconds)))
+    }
+
     /// `2026-11-30 12:00:00 CET (9 min 30 s ago)`.
     pub(super) fn since(&self, time: Timestamp) -> String {
         format!("{} ({} ago)", self.time(time), self.age(time))

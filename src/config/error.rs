@@ -123,6 +123,15 @@ impl ConfigErrors {
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()
     }
+
+    /// The first of them, and how many more there are: for one line of a log or a status.
+    pub fn brief(&self) -> String {
+        let first = self.0.first().map(ToString::to_string).unwrap_or_default();
+        match self.0.len().saturating_sub(1) {
+            0 => first,
+            more => format!("{first} (and {more} more)"),
+        }
+    }
 }
 
 impl fmt::Display for ConfigErrors {

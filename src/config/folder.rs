@@ -148,7 +148,7 @@ fn reason(error: &io::Error, expected: &str) -> String {
     if kind == io::ErrorKind::NotFound {
         format!("expected {expected}, found nothing (or a link to nothing)")
     } else if kind == io::ErrorKind::PermissionDenied {
-        format!("expected {expected} that lockkeeper may read: permission denied")
+        format!("expected {expected} that you may read: permission denied; try as root")
     } else if kind == io::ErrorKind::NotADirectory {
         format!("expected {expected}, found a file where a folder must be")
     } else {
@@ -166,7 +166,7 @@ mod tests {
         let error = io::Error::from(io::ErrorKind::PermissionDenied);
         assert_eq!(
             reason(&error, "a file"),
-            "expected a file that lockkeeper may read: permission denied"
+            "expected a file that you may read: permission denied; try as root"
         );
     }
 }

@@ -246,7 +246,7 @@ impl fmt::Display for Waiting {
                     "outside the reboot windows"
                 };
                 match opens {
-                    Some(opens) => write!(f, "{what}; the next one opens {opens}"),
+                    Some(opens) => write!(f, "{what}; the next one opens {}", seconds(*opens)),
                     None => write!(f, "{what}; no window is ever long enough"),
                 }
             }
@@ -282,7 +282,7 @@ impl fmt::Display for Waiting {
                 f.write_str("the host's gates cannot be read: ")?;
                 list(f, what.iter().cloned())
             }
-            Self::BackingOff { until } => write!(f, "backing off until {until}"),
+            Self::BackingOff { until } => write!(f, "backing off until {}", seconds(*until)),
             Self::NodeUnknown => f.write_str("the own Node has not been seen yet"),
             Self::Node(trouble) => f.write_str(trouble.text()),
             Self::Rehearsing => f.write_str("rehearsing the drain"),
@@ -343,6 +343,11 @@ impl fmt::Display for HoldOrigin {
             Self::Annotation => "annotation",
         })
     }
+}
+
+/// `2026-11-30 23:58:02 UTC`: nobody waits for a nanosecond.
+fn seconds(time: Timestamp) -> impl fmt::Display {
+    time.strftime("%Y-%m-%d %H:%M:%S UTC")
 }
 
 /// Writes items with commas, the first eight of them.
