@@ -66,14 +66,7 @@ fn expected_defaults() -> Settings {
             name: None,
         },
         slot: None,
-        drain: DrainSettings {
-            parallel: 10,
-            unmanaged_pods: UnmanagedPods::Leave,
-            empty_dir: EmptyDir::Evict,
-            grace_period: None,
-            volume_detach_timeout: seconds(120),
-            budget_retry: seconds(5),
-        },
+        drain: expected_drain(),
         reboot: RebootSettings { boot_dir: "/boot".into() },
         health: HealthSettings {
             units: Vec::new(),
@@ -87,6 +80,17 @@ fn expected_defaults() -> Settings {
             run_dir: "/run/lockkeeper".into(),
             groups: vec![GroupSettings { name: "default".into(), slots: 1 }],
         },
+    }
+}
+
+fn expected_drain() -> DrainSettings {
+    DrainSettings {
+        parallel: 10,
+        unmanaged_pods: UnmanagedPods::Leave,
+        empty_dir: EmptyDir::Evict,
+        grace_period: None,
+        volume_detach_timeout: seconds(120),
+        budget_retry: seconds(5),
     }
 }
 
