@@ -226,7 +226,7 @@ impl Agent {
             wake: step.wake.clone(),
             at: now,
             node_name: self.snapshots.borrow().node_name.clone(),
-            slot_server: self.hands.slot.server(),
+            slot: self.hands.slot.place(),
             version: env!("CARGO_PKG_VERSION"),
         };
         self.metrics.observe(&snapshot, &step.transitions);
