@@ -139,8 +139,8 @@ fn node(address: &str, id: &str, round: &Round, last: &mpsc::Sender<()>) {
 /// Who holds a slot, as a person on the host is told.
 fn listed(folder: &Path) -> BTreeSet<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
-        .args(["slots", "list", "--json", "--run-dir"])
-        .arg(folder.join("run"))
+        .args(["slots", "list", "--json", "--config"])
+        .arg(folder.join("config.toml"))
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

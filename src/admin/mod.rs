@@ -20,6 +20,7 @@ use std::path::PathBuf;
 
 use tokio::sync::oneshot;
 
+use crate::fleetlock::SlotPlace;
 use crate::lifecycle::{Command, State, Waiting, Wake};
 use crate::model::Now;
 
@@ -59,8 +60,8 @@ pub struct Snapshot {
     pub at: Now,
     /// The own Node's name, once it is known.
     pub node_name: Option<String>,
-    /// Who hands out the slot, for people.
-    pub slot_server: Option<String>,
+    /// Who hands out the slot, in which group and as whom, for people.
+    pub slot: Option<SlotPlace>,
     /// Why the configuration on disk is not the one in use, since a reload that failed.
     pub config_trouble: Option<String>,
     /// Version of the agent.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::drain::{Obstacle, ObstacleKind, Progress};
+use crate::fleetlock::SlotPlace;
 use crate::lifecycle::{
     Attempt, BootMark, Cordon, Denial, Finished, HostView, Outcome, Record, Rehearsed, Run, Slot,
     Stage, StageTime, State, View, Waiting, Wake,
@@ -38,7 +39,11 @@ pub(crate) fn idle() -> Snapshot {
             since_boot: Duration::from_secs(7200),
         },
         node_name: Some("n1".to_owned()),
-        slot_server: Some("http://slots.example:3333 (group workers)".to_owned()),
+        slot: Some(SlotPlace {
+            server: "http://slots.example:3333".to_owned(),
+            group: "workers".to_owned(),
+            id: Some("978a225b3d7b40e9acd7ce9b62f68444".to_owned()),
+        }),
         config_trouble: None,
         version: "0.1.0",
     }

@@ -134,6 +134,12 @@ pub struct SlotStatus {
     pub since: Option<Timestamp>,
     /// Who hands it out.
     pub server: Option<String>,
+    /// In which group.
+    #[serde(default)]
+    pub group: Option<String>,
+    /// As whom this node asks; not known while the machine id cannot be read.
+    #[serde(default)]
+    pub id: Option<String>,
     /// The last answer that was no grant.
     pub answer: Option<AnswerStatus>,
 }

@@ -234,7 +234,15 @@ fn slot_status(snapshot: &Snapshot) -> SlotStatus {
         };
         Some(AnswerStatus { answer: name.to_owned(), kind: kind.cloned(), text: text.clone() })
     });
-    SlotStatus { state: state.to_owned(), since, server: snapshot.slot_server.clone(), answer }
+    let place = snapshot.slot.as_ref();
+    SlotStatus {
+        state: state.to_owned(),
+        since,
+        server: place.map(|place| place.server.clone()),
+        group: place.map(|place| place.group.clone()),
+        id: place.and_then(|place| place.id.clone()),
+        answer,
+    }
 }
 
 fn rehearsal_status(snapshot: &Snapshot) -> Option<RehearsalStatus> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, host_name};
 use crate::config::Settings;
-use crate::effects::slot::SlotClient;
+use crate::effects::slot::{Asker, SlotClient};
 use crate::effects::{boot, cordon, evict, health, host, reboot};
 use crate::lifecycle::{DrainEnd, Effect, Event};
 use crate::model::{AttemptId, BootId};
@@ -43,13 +43,14 @@ impl Hands {
             Effect::ReadNode => Event::NodeRead(cordon::read(cluster).await),
             Effect::Rehearse => Event::Rehearsed(evict::rehearse(cluster, &settings.drain).await),
             Effect::RequestSlot { attempt } => {
-                let answer = self.slot.request_as(Some(&attempt), Some(&self.boot)).await;
-                Event::SlotAnswered(answer)
+                let node = self.name().await;
+                let asker = self.asker(Some(&attempt), node.as_deref());
+                Event::SlotAnswered(self.slot.request_as(asker).await)
             }
             Effect::ReleaseSlot => {
-                let attempt = self.attempt.as_ref();
-                let answer = self.slot.release_as(attempt, Some(&self.boot)).await;
-                Event::SlotReleased(answer)
+                let node = self.name().await;
+                let asker = self.asker(self.attempt.as_ref(), node.as_deref());
+                Event::SlotReleased(self.slot.release_as(asker).await)
             }
             Effect::Cordon { attempt, uid } => {
                 Event::Cordoned(cordon::cordon(cluster, &attempt, &uid).await)
@@ -76,5 +77,14 @@ impl Hands {
             Effect::Uncordon => Event::Uncordoned(cordon::uncordon(cluster).await),
             Effect::RestoreCordon => Event::CordonRestored(cordon::restore(cluster).await),
         }
+    }
+
+    /// What people call this node: the Node's name if it is known, else the host's.
+    async fn name(&self) -> Option<String> {
+        self.cluster.known_name().await.or_else(host_name)
+    }
+
+    fn asker<'a>(&'a self, attempt: Option<&'a AttemptId>, node: Option<&'a str>) -> Asker<'a> {
+        Asker { attempt, boot: Some(&self.boot), node }
     }
 }

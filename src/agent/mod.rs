@@ -236,7 +236,7 @@ impl Agent {
             wake: step.wake.clone(),
             at: now,
             node_name: self.snapshots.borrow().node_name.clone(),
-            slot_server: self.hands.slot.server(),
+            slot: self.hands.slot.place(),
             config_trouble: self.snapshots.borrow().config_trouble.clone(),
             version: env!("CARGO_PKG_VERSION"),
         };

@@ -77,7 +77,7 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
         wake: first.wake.clone(),
         at: now,
         node_name: hands.settings.node.name.clone(),
-        slot_server: hands.slot.server(),
+        slot: hands.slot.place(),
         config_trouble: None,
         version,
     };

@@ -76,8 +76,13 @@ pub(super) enum Command {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// See and free the slots of the coordinator that runs on this machine
-    #[command(subcommand)]
-    Slots(SlotsCommand),
+    Slots {
+        /// The coordinator's configuration, as it was given to it; it says where its socket is
+        #[arg(long, global = true, value_name = "PATH")]
+        config: Vec<PathBuf>,
+        #[command(subcommand)]
+        command: SlotsCommand,
+    },
     /// Run the agent (systemd does: lockkeeper.service)
     Agent(Daemon),
     /// Run the coordinator, which hands out slots (systemd does: lockkeeper-coordinator.service)
@@ -140,7 +145,7 @@ pub(super) enum SlotsCommand {
     Release {
         /// The group
         group: String,
-        /// The id that holds the slot, as `slots list` prints it
+        /// The id that holds the slot, or its node's name, as `slots list` prints them
         id: String,
         /// Do not ask whether it is meant
         #[arg(long)]

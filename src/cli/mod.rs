@@ -95,8 +95,12 @@ fn serve(runtime: &Runtime, arguments: Arguments, out: &mut dyn Write) -> anyhow
         Command::Resume => runtime.block_on(people::resume(&run_dir_or(run_dir, &root), out)),
         Command::Retry => runtime.block_on(people::retry(&run_dir_or(run_dir, &root), out)),
         Command::Config(command) => configuration(&root, command, out),
-        Command::Slots(command) => {
-            let run_dir = coordinator_run_dir_or(run_dir, &root);
+        Command::Slots { config, command } => {
+            let run_dir = if config.is_empty() {
+                coordinator_run_dir_or(run_dir, &root)
+            } else {
+                crate::config::load_files(&config)?.settings.coordinator.run_dir
+            };
             runtime.block_on(slots(&run_dir, command, out))
         }
     }

@@ -24,7 +24,7 @@ pub async fn list(run_dir: &Path, json: bool) -> anyhow::Result<String> {
     if json { as_json(&groups, now) } else { Ok(table(&groups, now)) }
 }
 
-/// Takes the slot of `id` in `group` away, after `confirm` was shown what that means and said yes.
+/// Takes the slot of `who` in `group` away: an id, or the name of a node that has one slot there, after `confirm` was shown what that means and said yes.
 /// The result is the sentence to print.
 ///
 /// # Errors
@@ -33,7 +33,7 @@ pub async fn list(run_dir: &Path, json: bool) -> anyhow::Result<String> {
 pub async fn release(
     run_dir: &Path,
     group: &str,
-    id: &str,
+    who: &str,
     confirm: impl FnOnce(&str) -> anyhow::Result<bool>,
 ) -> anyhow::Result<String> {
     let groups = listed(run_dir).await?;
@@ -41,16 +41,15 @@ pub async fn release(
         let names: Vec<&str> = groups.iter().map(|listed| listed.group.as_str()).collect();
         bail!("there is no group {group:?}; there are: {}", names.join(", "));
     };
-    let Some(holder) = listed.holders.iter().find(|holder| holder.id == id) else {
-        bail!("{id:?} holds no slot of {group}; see: lockkeeper slots list");
-    };
+    let holder = find(listed, who)?;
+    let (id, name) = (holder.id.as_str(), holder.name());
     if !confirm(&meaning(group, holder, clock::now().wall))? {
         bail!("not released");
     }
     let question = Question::Release { group: group.to_owned(), id: id.to_owned() };
     match ask(run_dir, &question).await? {
-        Answer::Released(_) => Ok(format!("released the slot of {id} in {group}")),
-        Answer::NotHeld => Ok(format!("{id} has given back its slot in {group} meanwhile")),
+        Answer::Released(_) => Ok(format!("released the slot of {name} in {group}")),
+        Answer::NotHeld => Ok(format!("{name} has given back its slot in {group} meanwhile")),
         Answer::Failed(because) => bail!(because),
         Answer::Listed(_) => bail!("the coordinator answered something else"),
     }
@@ -70,6 +69,25 @@ pub fn ask_yes_or_no(
     let mut answer = String::new();
     input.read_line(&mut answer).context("reading the confirmation")?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// The holder of that id, else the only one of that node's name.
+fn find<'a>(listed: &'a ListedGroup, who: &str) -> anyhow::Result<&'a Holder> {
+    if let Some(holder) = listed.holders.iter().find(|holder| holder.id == who) {
+        return Ok(holder);
+    }
+    let named = |holder: &&Holder| holder.claim.node.as_deref() == Some(who);
+    let found: Vec<&Holder> = listed.holders.iter().filter(named).collect();
+    let group = &listed.group;
+    match found.as_slice() {
+        [] => bail!("{who:?} holds no slot of {group}; see: lockkeeper slots list"),
+        [holder] => Ok(holder),
+        several => {
+            let ids: Vec<&str> = several.iter().map(|holder| holder.id.as_str()).collect();
+            let ids = ids.join(", ");
+            bail!("{who:?} is the name of several nodes with a slot of {group}; name one: {ids}")
+        }
+    }
 }
 
 async fn listed(run_dir: &Path) -> anyhow::Result<Vec<ListedGroup>> {
@@ -106,32 +124,38 @@ fn hint(error: &AdminError) -> &'static str {
 
 fn meaning(group: &str, holder: &Holder, now: Timestamp) -> String {
     let Holder { id, since, claim } = holder;
+    let node = claim.node.as_deref().unwrap_or(id);
+    let who = match &claim.node {
+        Some(node) => format!("Node {node} (id {id})"),
+        None => format!("{id} (it did not tell its node's name)"),
+    };
     let attempt = claim.attempt.as_deref().unwrap_or("unknown");
     format!(
-        "{id} holds a slot of {group} since {since:.0} ({}), attempt {attempt}.\n\
-         Released, the slot goes to the next node that asks, even while {id} is still down or not \
+        "{who} holds a slot of {group} since {since:.0} ({}), attempt {attempt}.\n\
+         Released, the slot goes to the next node that asks, even while {node} is still down or not \
          well:\nmore nodes than allowed may then be down at once. Its agent, if it lives, yields \
          when it confirms the slot and finds it taken.\n\
-         Release it only if {id} is well, or will not come back.",
+         Release it only if {node} is well, or will not come back.",
         age(*since, now)
     )
 }
 
 fn table(groups: &[ListedGroup], now: Timestamp) -> String {
-    let head = ["GROUP", "HELD", "ID", "SINCE", "AGE", "ATTEMPT"].map(str::to_owned);
+    let head = ["GROUP", "HELD", "NODE", "ID", "SINCE", "AGE", "ATTEMPT"].map(str::to_owned);
     let mut rows = vec![head];
     for ListedGroup { group, slots, holders } in groups {
         let of = slots.map_or_else(|| "-".to_owned(), |slots| slots.to_string());
         let held = format!("{}/{of}", holders.len());
         if holders.is_empty() {
             let none = || "-".to_owned();
-            rows.push([group.clone(), held, none(), none(), none(), none()]);
+            rows.push([group.clone(), held, none(), none(), none(), none(), none()]);
             continue;
         }
         for holder in holders {
             rows.push([
                 group.clone(),
                 held.clone(),
+                holder.claim.node.clone().unwrap_or_else(|| "-".to_owned()),
                 holder.id.clone(),
                 format!("{:.0}", holder.since),
                 age(holder.since, now),
@@ -139,13 +163,13 @@ fn table(groups: &[ListedGroup], now: Timestamp) -> String {
             ]);
         }
     }
-    let mut widths = [0; 6];
+    let mut widths = [0; 7];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let line = |row: &[String; 6]| {
+    let line = |row: &[String; 7]| {
         let cells: Vec<String> =
             row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         format!("{}\n", cells.join("  ").trim_end())
@@ -163,6 +187,7 @@ fn as_json(groups: &[ListedGroup], now: Timestamp) -> anyhow::Result<String> {
                 .map(|holder| {
                     json!({
                         "id": holder.id,
+                        "node": holder.claim.node,
                         "since": holder.since,
                         "age_seconds": now.duration_since(holder.since).as_secs().max(0),
                         "attempt": holder.claim.attempt,

@@ -149,8 +149,11 @@ fn named(version: Option<&str>, identity: &str) -> String {
 }
 
 fn slot(slot: &SlotStatus, eyes: &Eyes) -> String {
-    let server = slot.server.as_deref();
-    let from = server.map(|server| format!(", {server}")).unwrap_or_default();
+    let told = |before: &str, value: &Option<String>| {
+        value.as_ref().map(|value| format!(", {before}{value}")).unwrap_or_default()
+    };
+    let place = [("", &slot.server), ("group ", &slot.group), ("as ", &slot.id)];
+    let from: String = place.map(|(before, value)| told(before, value)).concat();
     match slot.since {
         Some(since) => format!("{} since {}{from}", slot.state, eyes.since(since)),
         None => format!("{}{from}", slot.state),
@@ -219,16 +222,16 @@ mod tests {
         check(
             &sample::idle(),
             &expect![[r#"
-            Node     n1
-            State    idle
-            Reason   no update is staged (no-update)
-            Since    2026-11-30 10:00:00 UTC (2 h ago)
-            Next     nothing, until an update is staged
-            Running  42.0 (sha256:4200)
-            Slot     none, http://slots.example:3333 (group workers)
-            Cordon   none by the agent
-            Agent    lockkeeper 0.1.0
-        "#]],
+                Node     n1
+                State    idle
+                Reason   no update is staged (no-update)
+                Since    2026-11-30 10:00:00 UTC (2 h ago)
+                Next     nothing, until an update is staged
+                Running  42.0 (sha256:4200)
+                Slot     none, http://slots.example:3333, group workers, as 978a225b3d7b40e9acd7ce9b62f68444
+                Cordon   none by the agent
+                Agent    lockkeeper 0.1.0
+            "#]],
         );
     }
 
@@ -249,7 +252,7 @@ mod tests {
                 Update   42.1 (sha256:42a1), waits since 2026-11-30 10:30:00 UTC (1 h 30 min ago)
                 Running  42.0 (sha256:4200)
                 Denied   42.05 (sha256:0bad), since 2026-11-30 09:00:00 UTC (3 h ago): the host runs 42.0 again
-                Slot     held since 2026-11-30 11:50:30 UTC (9 min 50 s ago), http://slots.example:3333 (group workers)
+                Slot     held since 2026-11-30 11:50:30 UTC (9 min 50 s ago), http://slots.example:3333, group workers, as 978a225b3d7b40e9acd7ce9b62f68444
                 Cordon   by the agent, which lifts it
                 Last     3f2a9c1e-1 at 42.1: yielded 30 min 8 s ago: shop/cart-0: disruption budget cart: needs 2, has 2
                 Agent    lockkeeper 0.1.0
@@ -329,7 +332,7 @@ mod tests {
                            shop/cart-0: disruption budget cart: The disruption budget cart needs 2 healthy pods and has 2 currently
                            shop/web-7f9: is terminating
                 Running  42.0 (sha256:4200)
-                Slot     none, http://slots.example:3333 (group workers)
+                Slot     none, http://slots.example:3333, group workers, as 978a225b3d7b40e9acd7ce9b62f68444
                 Cordon   none by the agent
                 Host     shutdown blocked by backup (runs)
                            logged in: alice

@@ -56,8 +56,8 @@ fn named_by(user: &UserInfo) -> Option<String> {
     extra.get(BOUND_NODE)?.first().cloned()
 }
 
-/// As kubelet takes it by default: lower case.
-fn host_name() -> Option<String> {
+/// The host's name as kubelet takes it by default: lower case.
+pub fn host_name() -> Option<String> {
     let name = nix::unistd::gethostname().ok()?.into_string().ok()?;
     let name = name.trim().to_lowercase();
     Some(name).filter(|name| !name.is_empty())

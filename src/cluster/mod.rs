@@ -26,7 +26,7 @@ use crate::config::{Credentials, NodeSettings};
 use crate::lifecycle::NodeTrouble;
 
 pub use credentials::CredentialError;
-pub use identity::self_check;
+pub use identity::{host_name, self_check};
 pub(crate) use retry::Retry;
 
 use files::Stamps;
@@ -39,6 +39,8 @@ pub const WATCH_SECONDS: u32 = 290;
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long building a client may take: it may run a credential plugin.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a name that is only for people may be waited for.
+const NAME_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The API server. Clones share everything.
 #[derive(Clone)]
@@ -187,6 +189,16 @@ impl Cluster {
         let found = identity::node_name(self, &connection.client).await?;
         self.inner.held.lock().await.name = Some((connection.generation, found.clone()));
         Ok(found)
+    }
+
+    /// The name of the own Node as far as it is known, for people: nobody is asked, and a client
+    /// that is being built is hardly waited for.
+    pub async fn known_name(&self) -> Option<String> {
+        if let Some(name) = &self.inner.settings.name {
+            return Some(name.clone());
+        }
+        let held = tokio::time::timeout(NAME_TIMEOUT, self.inner.held.lock()).await.ok()?;
+        held.name.as_ref().map(|(_, name)| name.clone())
     }
 
     /// Awaits one request, at most [`REQUEST_TIMEOUT`], and notes a 401 as [`Cluster::refused`].

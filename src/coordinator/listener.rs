@@ -12,12 +12,17 @@ use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 /// How long to wait after the system had no file or memory for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(500);
 
-/// A listener that accepts no more connections than a bound, and ends each after a time.
+/// How long a request's head may take to arrive: one network round trip, and patience. Hundreds of
+/// connections that say nothing must not keep those that do out for their whole lifetime.
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+
+/// A listener that accepts no more connections than a bound, and ends each after a time: a short
+/// one until it has sent the head of its request, then a longer one.
 ///
 /// Our answers close their connection, so that a connection carries one request; one that is fed
 /// byte by byte, or whose answer is not fetched, does not keep its place.
@@ -26,6 +31,7 @@ pub struct BoundedListener {
     listener: TcpListener,
     places: Arc<Semaphore>,
     lifetime: Duration,
+    head_within: Duration,
     /// The last accept failed, and that has been said.
     troubled: bool,
 }
@@ -35,7 +41,23 @@ pub struct BoundedListener {
 pub struct BoundedStream {
     stream: TcpStream,
     end: Pin<Box<Sleep>>,
+    /// When it ends once it has sent its head.
+    last: Instant,
+    head: Head,
     _place: OwnedSemaphorePermit,
+}
+
+/// How far the head of a request has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Head {
+    /// Nothing, or empty lines, which a server skips.
+    Nothing,
+    /// In mid-line.
+    InLine,
+    /// At the beginning of a line; an empty one ends the head.
+    LineBegins,
+    /// It is here.
+    Whole,
 }
 
 // === impl BoundedListener ===
@@ -43,7 +65,14 @@ pub struct BoundedStream {
 impl BoundedListener {
     /// Bounds a listener to `connections` at once, each of at most `lifetime`.
     pub fn new(listener: TcpListener, connections: usize, lifetime: Duration) -> Self {
-        Self { listener, places: Arc::new(Semaphore::new(connections)), lifetime, troubled: false }
+        let places = Arc::new(Semaphore::new(connections));
+        Self { listener, places, lifetime, head_within: HEAD_WITHIN, troubled: false }
+    }
+
+    /// Another bound on the time until the head of the request is there.
+    #[must_use]
+    pub fn with_head_within(self, head_within: Duration) -> Self {
+        Self { head_within, ..self }
     }
 }
 
@@ -61,8 +90,10 @@ impl Listener for BoundedListener {
             match self.listener.accept().await {
                 Ok((stream, address)) => {
                     self.troubled = false;
-                    let end = Box::pin(sleep(self.lifetime));
-                    return (BoundedStream { stream, end, _place: place }, address);
+                    let last = Instant::now() + self.lifetime;
+                    let end = Box::pin(sleep(self.lifetime.min(self.head_within)));
+                    let head = Head::Nothing;
+                    return (BoundedStream { stream, end, last, head, _place: place }, address);
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -90,9 +121,34 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
+// === impl Head ===
+
+impl Head {
+    fn after(self, byte: u8) -> Self {
+        match (self, byte) {
+            (Self::Whole, _) | (Self::LineBegins, b'\n') => Self::Whole,
+            (Self::Nothing, b'\r' | b'\n') => Self::Nothing,
+            (Self::InLine, b'\n') | (Self::LineBegins, b'\r') => Self::LineBegins,
+            (Self::Nothing | Self::InLine | Self::LineBegins, _) => Self::InLine,
+        }
+    }
+}
+
 // === impl BoundedStream ===
 
 impl BoundedStream {
+    /// Looks for the end of the head in what came.
+    fn note(&mut self, bytes: &[u8]) {
+        if self.head == Head::Whole {
+            return;
+        }
+        self.head = bytes.iter().fold(self.head, |head, byte| head.after(*byte));
+        if self.head == Head::Whole {
+            let last = self.last;
+            self.end.as_mut().reset(last);
+        }
+    }
+
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         match self.end.as_mut().poll(context) {
             Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
@@ -107,8 +163,12 @@ impl AsyncRead for BoundedStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        // What has come counts, also if we are late to look.
+        self.note(buffer.filled().get(before..).unwrap_or_default());
         self.check(context)?;
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        read
     }
 }
 

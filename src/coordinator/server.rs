@@ -18,8 +18,8 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 
 use crate::fleetlock::{
-    ATTEMPT_HEADER, BOOT_HEADER, ErrorKind, Operation, PROTOCOL_HEADER, PROTOCOL_HEADER_VALUE,
-    REQUEST_BYTES_MAX, RemoteError, clean_value, parse_request,
+    ATTEMPT_HEADER, BOOT_HEADER, ErrorKind, NODE_HEADER, Operation, PROTOCOL_HEADER,
+    PROTOCOL_HEADER_VALUE, REQUEST_BYTES_MAX, RemoteError, clean_value, parse_request,
 };
 
 use super::desk::{Desk, DeskError};
@@ -129,7 +129,9 @@ async fn read(operation: Operation, request: Request) -> Result<Ask, Refusal> {
     }
     let attempt = header(&parts.headers, ATTEMPT_HEADER)?;
     let boot = header(&parts.headers, BOOT_HEADER)?;
-    let claim = Claim::read(attempt, boot).map_err(|e| refuse(ErrorKind::InvalidContext, e))?;
+    let node = header(&parts.headers, NODE_HEADER)?;
+    let claim = Claim::read(attempt, boot, node);
+    let claim = claim.map_err(|e| refuse(ErrorKind::InvalidContext, e))?;
     let body = timeout(BODY_WITHIN, collect(body)).await.unwrap_or_else(|_| {
         let value = format!("the body did not arrive within {} s", BODY_WITHIN.as_secs());
         Err(refuse(ErrorKind::RequestTimeout, value))
@@ -211,20 +213,27 @@ fn full(group: &str, slots: u32, holders: &[Holder], now: Timestamp) -> String {
     let mut names: Vec<String> = holders
         .iter()
         .take(HOLDERS_NAMED_MAX)
-        .map(|holder| {
-            let minutes = now.duration_since(holder.since).as_secs().max(0) / 60;
-            format!("{} since {:.0} ({minutes} min)", holder.id, holder.since)
-        })
+        .map(|holder| format!("{} for {}", holder.name(), age(holder.since, now)))
         .collect();
     if let Some(more @ 1..) = holders.len().checked_sub(HOLDERS_NAMED_MAX) {
         names.push(format!("{more} more"));
     }
-    format!("{} of {slots} slots of {group} held: {}", holders.len(), names.join(", "))
+    format!("{} of {slots} slots of {group} held by {}", holders.len(), names.join(", "))
+}
+
+/// The two greatest units of an age, from minutes on.
+fn age(since: Timestamp, now: Timestamp) -> String {
+    let minutes = now.duration_since(since).as_secs().max(0) / 60;
+    match (minutes / 1440, minutes / 60) {
+        (0, 0) => format!("{minutes} min"),
+        (0, hours) => format!("{hours} h {} min", minutes % 60),
+        (days, hours) => format!("{days} d {} h", hours % 24),
+    }
 }
 
 fn named(holder: &Holder) -> String {
     let attempt = holder.claim.attempt.as_deref().unwrap_or("unknown");
-    format!("{} holds it since {:.0} for attempt {attempt}", holder.id, holder.since)
+    format!("{} holds it since {:.0} for attempt {attempt}", holder.name(), holder.since)
 }
 
 fn refused(refusal: &Refusal) -> Response {
@@ -306,18 +315,19 @@ async fn nothing_here(State(shared): State<Shared>) -> Response {
 fn log(ask: &Ask, decided: &Result<Decision, DeskError>, kind: &str) {
     let (group, id) = (ask.group.as_str(), ask.id.as_str());
     let attempt = ask.claim.attempt.as_deref();
+    let node = ask.claim.node.as_deref();
     let api = ask.operation.name();
     match decided {
         Ok(Decision::Granted { grant: Grant::New | Grant::TakenOver, since }) => {
-            tracing::info!(group, id, attempt, kind, %since, "slot granted");
+            tracing::info!(group, id, node, attempt, kind, %since, "slot granted");
         }
         Ok(Decision::Granted { grant: Grant::Confirmed, since }) => {
             tracing::debug!(group, id, attempt, kind, %since, "slot confirmed");
         }
         Ok(Decision::Full { slots, holders }) => {
-            let holders: Vec<&str> = holders.iter().map(|h| h.id.as_str()).collect();
-            let holders = holders.join(" ");
-            tracing::info!(group, id, attempt, kind, slots, holders, "slot denied");
+            let holders: Vec<String> = holders.iter().map(Holder::name).collect();
+            let holders = holders.join(", ");
+            tracing::info!(group, id, node, attempt, kind, slots, holders, "slot denied");
         }
         Ok(Decision::OtherAttempt { holder } | Decision::NotTheirs { holder }) => {
             let held_by = holder.claim.attempt.as_deref();
@@ -325,7 +335,8 @@ fn log(ask: &Ask, decided: &Result<Decision, DeskError>, kind: &str) {
             tracing::warn!(group, id, attempt, kind, api, held_by, %since, "two machines, one id");
         }
         Ok(Decision::Released { holder }) => {
-            tracing::info!(group, id, attempt, kind, since = %holder.since, "slot released");
+            let (node, since) = (holder.claim.node.as_deref(), holder.since);
+            tracing::info!(group, id, node, attempt, kind, %since, "slot released");
         }
         Ok(Decision::NotHeld) => tracing::debug!(group, id, attempt, kind, "slot released"),
         Ok(Decision::UnknownGroup) => tracing::warn!(group, id, api, kind, "request refused"),

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::fleetlock::Operation;
+use crate::fleetlock::{Operation, is_node_name};
 use crate::model::BootId;
 
 #[cfg(test)]
@@ -29,6 +29,11 @@ mod tests;
 
 /// `XXXXXXXX-N`, and room for what a later agent may make of it.
 const ATTEMPT_LENGTH_MAX: usize = 64;
+
+/// An id up to this length is shown whole beside the node's name.
+const ID_SHOWN_WHOLE: usize = 12;
+/// So many characters are shown of one that is longer.
+const ID_START: usize = 8;
 
 /// Who holds what, of all groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +71,9 @@ pub struct Claim {
     /// The boot in which it asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootId>,
+    /// The node's name, for people: it decides nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 /// What the configuration says about one group.
@@ -196,14 +204,35 @@ impl Slots {
     }
 }
 
+// === impl Holder ===
+
+impl Holder {
+    /// For people: the node's name and the beginning of its id; the id alone if that is all.
+    pub fn name(&self) -> String {
+        let id = &self.id;
+        match &self.claim.node {
+            Some(node) if node != id && id.chars().count() > ID_SHOWN_WHOLE => {
+                let start: String = id.chars().take(ID_START).collect();
+                format!("{node} ({start}…)")
+            }
+            Some(node) if node != id => format!("{node} ({id})"),
+            Some(_) | None => id.clone(),
+        }
+    }
+}
+
 // === impl Claim ===
 
 impl Claim {
-    /// Reads the two headers.
+    /// Reads the three headers.
     ///
     /// # Errors
     /// Names the header and what was expected.
-    pub fn read(attempt: Option<&str>, boot: Option<&str>) -> Result<Self, String> {
+    pub fn read(
+        attempt: Option<&str>,
+        boot: Option<&str>,
+        node: Option<&str>,
+    ) -> Result<Self, String> {
         let attempt = attempt.map(str::to_owned);
         let fits = |text: &String| {
             (1..=ATTEMPT_LENGTH_MAX).contains(&text.len())
@@ -218,7 +247,13 @@ impl Claim {
         let boot = boot.map(BootId::parse).transpose().map_err(|_| {
             format!("{}: expected a boot id, 32 hex digits", crate::fleetlock::BOOT_HEADER)
         })?;
-        Ok(Self { attempt, boot })
+        if node.is_some_and(|name| !is_node_name(name)) {
+            return Err(format!(
+                "{}: expected the name of a node, 1 to 253 of visible ASCII",
+                crate::fleetlock::NODE_HEADER
+            ));
+        }
+        Ok(Self { attempt, boot, node: node.map(str::to_owned) })
     }
 
     /// Takes over what the other one knows and this one does not.
@@ -228,6 +263,9 @@ impl Claim {
         }
         if other.boot.is_some() {
             self.boot.clone_from(&other.boot);
+        }
+        if other.node.is_some() {
+            self.node.clone_from(&other.node);
         }
     }
 }

@@ -10,6 +10,8 @@ pub const PROTOCOL_HEADER_VALUE: &str = "true";
 pub const ATTEMPT_HEADER: &str = "lockkeeper-attempt";
 /// The boot that the asking agent runs in, for our own coordinator.
 pub const BOOT_HEADER: &str = "lockkeeper-boot-id";
+/// The node that asks, by the name that people know it by, for our own coordinator.
+pub const NODE_HEADER: &str = "lockkeeper-node";
 
 /// A request is about 100 bytes; what is longer than this is none.
 pub const REQUEST_BYTES_MAX: usize = 4096;
@@ -21,6 +23,9 @@ const GROUP_LENGTH_MAX: usize = 128;
 const KIND_LENGTH_MAX: usize = 64;
 /// Long enough for a sentence, short enough for a journal field.
 const VALUE_LENGTH_MAX: usize = 512;
+
+/// Node names are DNS names.
+const NODE_LENGTH_MAX: usize = 253;
 
 /// The body of both requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -255,6 +260,11 @@ pub fn clean_value(value: &str) -> String {
         words.truncate(end);
     }
     words
+}
+
+/// Whether a text can be told as the name of a node: 1 to 253 characters of visible ASCII.
+pub fn is_node_name(text: &str) -> bool {
+    (1..=NODE_LENGTH_MAX).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic())
 }
 
 #[cfg(test)]

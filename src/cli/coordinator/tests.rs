@@ -83,9 +83,12 @@ async fn it_serves_lists_releases_stops_and_remembers() {
     let table = slots::list(&settings.run_dir, false).await.unwrap();
     let lines: Vec<Vec<&str>> =
         table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["GROUP", "HELD", "ID", "SINCE", "AGE", "ATTEMPT"]);
-    assert_eq!((lines[1][..3].to_vec(), lines[1][5]), (vec!["default", "1/1", "n1"], "aaaaaaaa-1"));
-    assert_eq!(lines[2], ["workers", "0/3", "-", "-", "-", "-"]);
+    assert_eq!(lines[0], ["GROUP", "HELD", "NODE", "ID", "SINCE", "AGE", "ATTEMPT"]);
+    assert_eq!(
+        (lines[1][..4].to_vec(), lines[1][6]),
+        (vec!["default", "1/1", "-", "n1"], "aaaaaaaa-1")
+    );
+    assert_eq!(lines[2], ["workers", "0/3", "-", "-", "-", "-", "-"]);
 
     let mut shown = String::new();
     let said_no = slots::release(&settings.run_dir, "default", "n1", |text| {

@@ -20,7 +20,8 @@ fn boot(digit: char) -> BootId {
 fn claim(text: &str) -> Claim {
     let Some(first) = text.chars().next() else { return Claim::default() };
     let attempt = text.split_once(':').map_or(text, |(_, attempt)| attempt);
-    Claim { attempt: (!attempt.is_empty()).then(|| attempt.to_owned()), boot: Some(boot(first)) }
+    let attempt = (!attempt.is_empty()).then(|| attempt.to_owned());
+    Claim { attempt, boot: Some(boot(first)), node: None }
 }
 
 fn ask(operation: Operation, id: &str, told: &str) -> Ask {
@@ -244,9 +245,9 @@ proptest! {
 #[test]
 fn our_headers_are_read_strictly() {
     let digits = "3f2a9c1e0b1c4d5e8f90a1b2c3d4e5f6";
-    let claim = Claim::read(Some("3f2a9c1e-7"), Some(digits)).unwrap();
+    let claim = Claim::read(Some("3f2a9c1e-7"), Some(digits), Some("n1")).unwrap();
     assert_eq!(claim.attempt.as_deref(), Some("3f2a9c1e-7"));
-    assert_eq!(Claim::read(None, None), Ok(Claim::default()));
+    assert_eq!(Claim::read(None, None, None), Ok(Claim::default()));
     let long = "a".repeat(65);
     for (attempt, boot, named) in [
         (Some(""), None, "lockkeeper-attempt"),
@@ -256,6 +257,52 @@ fn our_headers_are_read_strictly() {
         (None, Some("soon"), "lockkeeper-boot-id"),
         (None, Some(""), "lockkeeper-boot-id"),
     ] {
-        assert!(Claim::read(attempt, boot).unwrap_err().contains(named));
+        assert!(Claim::read(attempt, boot, None).unwrap_err().contains(named));
+    }
+    for node in ["", "two words", "é", &"n".repeat(254)] {
+        let error = Claim::read(None, None, Some(node)).unwrap_err();
+        assert!(error.contains("lockkeeper-node"), "{error}");
+    }
+}
+
+#[test]
+fn a_node_name_decides_nothing_is_kept_and_can_change() {
+    let mut state = Slots::default();
+    for (operation, id, node, expected, kept) in [
+        (LOCK, "n1", None, "granted", Some(None)),
+        (LOCK, "n1", Some("worker-1"), "confirmed", Some(Some("worker-1"))),
+        (LOCK, "n1", None, "confirmed", Some(Some("worker-1"))),
+        (LOCK, "n2", Some("worker-1"), "full", Some(Some("worker-1"))),
+        (LOCK, "n1", Some("worker-2"), "confirmed", Some(Some("worker-2"))),
+        (UNLOCK, "n1", Some("worker-3"), "released", None),
+    ] {
+        let mut ask = ask(operation, id, "");
+        ask.claim.node = node.map(str::to_owned);
+        let (decision, _) = state.decide(&policies(1), &ask, at(0));
+        assert_eq!(word(&decision), expected);
+        let holder = state.groups["g"].holders.first();
+        assert_eq!(holder.map(|holder| holder.claim.node.as_deref()), kept);
+    }
+}
+
+#[test]
+fn a_holder_of_an_older_store_has_no_node() {
+    let text = r#"{"id":"n1","since":"2026-11-30T12:00:00Z","attempt":"3f2a9c1e-7"}"#;
+    let holder: Holder = serde_json::from_str(text).unwrap();
+    assert_eq!(holder.claim.node, None);
+    assert_eq!(serde_json::to_string(&holder).unwrap(), text);
+}
+
+#[test]
+fn people_read_the_name_first() {
+    let long = "978a225b3d7b40e9acd7ce9b62f68444";
+    for (id, node, expected) in [
+        (long, Some("worker-1"), "worker-1 (978a225b…)"),
+        ("n1", Some("worker-1"), "worker-1 (n1)"),
+        ("n1", Some("n1"), "n1"),
+        (long, None, long),
+    ] {
+        let claim = Claim { node: node.map(str::to_owned), ..Claim::default() };
+        assert_eq!(Holder { id: id.to_owned(), since: at(0), claim }.name(), expected);
     }
 }

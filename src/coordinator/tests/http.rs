@@ -40,18 +40,22 @@ async fn a_slot_goes_round() {
 async fn a_full_group_says_who_holds_it_and_when_to_come_back() {
     let (_kept, folder) = folder();
     let rig = Rig::start(&folder, &[("default", 7)]).await;
-    for index in 0..7 {
+    let id = "978a225b3d7b40e9acd7ce9b62f68444";
+    rig.post("pre-reboot", "lockkeeper-node: worker-0\r\n", "default", id).await;
+    for index in 1..7 {
         rig.post("pre-reboot", "", "default", &format!("n{index}")).await;
     }
     let mut waits = Vec::new();
     for _ in 0..40 {
         let answer = rig.post("pre-reboot", "", "default", "m1").await;
         assert!(
-            answer.body.contains("7 of 7 slots of default held: n0 since 20"),
+            answer
+                .body
+                .contains("7 of 7 slots of default held by worker-0 (978a225b…) for 0 min, "),
             "{}",
             answer.body
         );
-        assert!(answer.body.contains("(0 min)") && answer.body.contains("n4 since"));
+        assert!(answer.body.contains(", n4 for 0 min, "), "{}", answer.body);
         assert!(answer.body.contains("2 more") && !answer.body.contains("n5"), "{}", answer.body);
         waits.push(answer.header("retry-after").unwrap().parse::<u64>().unwrap());
     }
@@ -118,6 +122,7 @@ async fn what_is_no_request_is_refused_and_changes_nothing() {
         (request(post, &with("lockkeeper-attempt: a b"), good), "400 invalid_context"),
         (request(post, &with("lockkeeper-boot-id: soon"), good), "400 invalid_context"),
         (request(post, &with("lockkeeper-attempt: é"), good), "400 invalid_context"),
+        (request(post, &with("lockkeeper-node: a b"), good), "400 invalid_context"),
         (request("POST /v1/pre-reboot/", flag, good), "404 not_found"),
         (request("POST //v1/pre-reboot", flag, good), "404 not_found"),
         (request("GET /", "", ""), "404 not_found"),
@@ -165,7 +170,7 @@ async fn health_and_metrics_tell_what_is_held() {
 async fn a_connection_that_is_fed_slowly_or_not_at_all_loses_its_place() {
     let (_kept, folder) = folder();
     let lifetime = Duration::from_millis(300);
-    let rig = Rig::start_bounded(&folder, &[("default", 1)], 2, lifetime).await;
+    let rig = Rig::start_bounded(&folder, &[("default", 1)], 2, lifetime, lifetime).await;
     let began = Instant::now();
     let mut silent = TcpStream::connect(rig.address).await.unwrap();
     let mut slow = TcpStream::connect(rig.address).await.unwrap();
@@ -181,6 +186,38 @@ async fn a_connection_that_is_fed_slowly_or_not_at_all_loses_its_place() {
         let ended = tokio::time::timeout(Duration::from_secs(5), read).await;
         assert!(ended.is_ok(), "a connection outlived its time");
     }
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_without_the_head_of_a_request_is_dropped_long_before_its_time() {
+    let (_kept, folder) = folder();
+    let (lifetime, head_within) = (Duration::from_secs(3600), Duration::from_millis(100));
+    let groups = [("default", 1)];
+    let rig = Rig::start_bounded(&folder, &groups, 10, lifetime, head_within).await;
+    let body = r#"{"client_params":{"id":"n1","group":"default"}}"#;
+    let head = format!(
+        "POST /v1/pre-reboot HTTP/1.1\r\nhost: h\r\nfleet-lock-protocol: true\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut whole = TcpStream::connect(rig.address).await.unwrap();
+    whole.write_all(head.as_bytes()).await.unwrap();
+    let half = head.trim_end();
+    for told in ["", "\r\n\r\n\r\n\r\n", half] {
+        let mut stream = TcpStream::connect(rig.address).await.unwrap();
+        stream.write_all(told.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        let read = stream.read_to_end(&mut rest);
+        let ended = tokio::time::timeout(Duration::from_secs(60), read).await;
+        assert!(ended.is_ok(), "it keeps its place: {told:?}");
+        assert!(!String::from_utf8_lossy(&rest).contains(" 200 "), "{told:?}");
+    }
+    // Its head came in time, and its body may be later than the others' heads could be.
+    whole.write_all(body.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    whole.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     rig.stop().await;
 }
 

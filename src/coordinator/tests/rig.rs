@@ -33,7 +33,8 @@ pub(super) fn policies(groups: &[(&str, u32)]) -> Policies {
 
 impl Rig {
     pub(super) async fn start(folder: &Path, groups: &[(&str, u32)]) -> Self {
-        Self::start_bounded(folder, groups, 100, Duration::from_secs(20)).await
+        let long = Duration::from_secs(20);
+        Self::start_bounded(folder, groups, 100, long, long).await
     }
 
     pub(super) async fn start_bounded(
@@ -41,12 +42,14 @@ impl Rig {
         groups: &[(&str, u32)],
         connections: usize,
         lifetime: Duration,
+        head_within: Duration,
     ) -> Self {
         let (store, slots) = FileStore::open(folder).unwrap();
         let (desk, clerk) = Desk::open(store, slots, policies(groups), Timestamp::now);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let listener = BoundedListener::new(listener, connections, lifetime);
+        let listener = listener.with_head_within(head_within);
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let served = serve(listener, desk.clone(), policies(groups), Metrics::new(), stopped);

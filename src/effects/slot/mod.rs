@@ -9,14 +9,15 @@ mod tls_tests;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::config::{SlotBackend, SlotServer};
 use crate::fleetlock::{
-    ATTEMPT_HEADER, BOOT_HEADER, EndpointError, Operation, PROTOCOL_HEADER, PROTOCOL_HEADER_VALUE,
-    ReleaseAnswer, Request, SlotAnswer, endpoint, is_group, read_answer, read_release, zincati_id,
+    ATTEMPT_HEADER, BOOT_HEADER, EndpointError, NODE_HEADER, Operation, PROTOCOL_HEADER,
+    PROTOCOL_HEADER_VALUE, ReleaseAnswer, Request, SlotAnswer, SlotPlace, endpoint, is_group,
+    is_node_name, read_answer, read_release, zincati_id,
 };
 use crate::model::{AttemptId, BootId};
 use crate::signals::clock;
@@ -30,6 +31,17 @@ const MACHINE_ID_FILE: &str = "/etc/machine-id";
 #[derive(Clone)]
 pub struct SlotClient {
     backend: Arc<Backend>,
+}
+
+/// What our own coordinator is told of who asks; other servers do not look at it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asker<'a> {
+    /// The attempt that the slot is for.
+    pub attempt: Option<&'a AttemptId>,
+    /// The boot that runs.
+    pub boot: Option<&'a BootId>,
+    /// The node's name, for people. One that is no name is not told.
+    pub node: Option<&'a str>,
 }
 
 /// Why a backend can never work as it is configured.
@@ -75,6 +87,8 @@ struct Server {
     unlock_url: reqwest::Url,
     headers: HeaderMap,
     machine_id_file: PathBuf,
+    /// The id from that file, once it could be read; only for people.
+    shown_id: OnceLock<String>,
     /// Off in tests, so that a proxy in their environment does not decide them.
     environment_proxy: bool,
 }
@@ -105,18 +119,26 @@ impl SlotClient {
         }
     }
 
-    /// Asks for the slot, or confirms it. Ends within the answer timeout.
-    pub async fn request(&self) -> SlotAnswer {
-        self.request_as(None, None).await
+    /// Where the slot is asked for and as whom, for people; `None` without a server.
+    pub fn place(&self) -> Option<SlotPlace> {
+        match &*self.backend {
+            Backend::Missing | Backend::Nobody => None,
+            Backend::FleetLock(server) => Some(SlotPlace {
+                server: server.name(),
+                group: server.settings.group.clone(),
+                id: server.shown_id(),
+            }),
+        }
     }
 
-    /// As [`Self::request`]; our own coordinator is told the attempt and the boot, so that it can
-    /// refuse a second machine under the same id.
-    pub async fn request_as(
-        &self,
-        attempt: Option<&AttemptId>,
-        boot: Option<&BootId>,
-    ) -> SlotAnswer {
+    /// Asks for the slot, or confirms it. Ends within the answer timeout.
+    pub async fn request(&self) -> SlotAnswer {
+        self.request_as(Asker::default()).await
+    }
+
+    /// As [`Self::request`]; our own coordinator is told who asks, so that it can refuse a second
+    /// machine under the same id, and name the node to people.
+    pub async fn request_as(&self, asker: Asker<'_>) -> SlotAnswer {
         let server = match &*self.backend {
             Backend::Missing => {
                 return SlotAnswer::Failed {
@@ -128,7 +150,7 @@ impl SlotClient {
             Backend::Nobody => return SlotAnswer::Granted,
             Backend::FleetLock(server) => server,
         };
-        match server.ask(Operation::PreReboot, attempt, boot).await {
+        match server.ask(Operation::PreReboot, asker).await {
             Ok(reply) => read_answer(
                 reply.status,
                 reply.retry_after.as_deref(),
@@ -145,22 +167,18 @@ impl SlotClient {
 
     /// Gives the slot back, whoever of this id took it. Ends within the answer timeout.
     pub async fn release(&self) -> ReleaseAnswer {
-        self.release_as(None, None).await
+        self.release_as(Asker::default()).await
     }
 
     /// As [`Self::release`]; our own coordinator is told the attempt that took the slot and the
     /// boot that runs, so that one machine's release does not free the slot of another one under
     /// the same id.
-    pub async fn release_as(
-        &self,
-        attempt: Option<&AttemptId>,
-        boot: Option<&BootId>,
-    ) -> ReleaseAnswer {
+    pub async fn release_as(&self, asker: Asker<'_>) -> ReleaseAnswer {
         let server = match &*self.backend {
             Backend::Missing | Backend::Nobody => return ReleaseAnswer::Released,
             Backend::FleetLock(server) => server,
         };
-        match server.ask(Operation::SteadyState, attempt, boot).await {
+        match server.ask(Operation::SteadyState, asker).await {
             Ok(reply) => read_release(
                 reply.status,
                 reply.retry_after.as_deref(),
@@ -214,6 +232,7 @@ impl Server {
             headers: headers(settings)?,
             settings: settings.clone(),
             machine_id_file: PathBuf::from(MACHINE_ID_FILE),
+            shown_id: OnceLock::new(),
             environment_proxy: true,
         })
     }
@@ -226,12 +245,7 @@ impl Server {
         base.as_str().trim_end_matches(Operation::PreReboot.path()).trim_end_matches('/').to_owned()
     }
 
-    async fn ask(
-        &self,
-        operation: Operation,
-        attempt: Option<&AttemptId>,
-        boot: Option<&BootId>,
-    ) -> Result<Reply, Trouble> {
+    async fn ask(&self, operation: Operation, asker: Asker<'_>) -> Result<Reply, Trouble> {
         let id = match &self.settings.id {
             Some(id) => id.clone(),
             None => self.machine_id().await?,
@@ -242,8 +256,10 @@ impl Server {
         };
         let mut headers = self.headers.clone();
         let context = [
-            (ATTEMPT_HEADER, attempt.map(AttemptId::as_str)),
-            (BOOT_HEADER, boot.map(BootId::as_str)),
+            (ATTEMPT_HEADER, asker.attempt.map(AttemptId::as_str)),
+            (BOOT_HEADER, asker.boot.map(BootId::as_str)),
+            // A name that nobody could read must not keep the slot away.
+            (NODE_HEADER, asker.node.filter(|name| is_node_name(name))),
         ];
         for (name, value) in context {
             let value = value.and_then(|value| HeaderValue::from_str(value).ok());
@@ -254,6 +270,15 @@ impl Server {
         let body = Request::new(id, self.settings.group.as_str()).body();
         let client = transport::client(&self.settings, self.environment_proxy).await?;
         transport::post(&client, url.clone(), headers, body).await
+    }
+
+    /// The id that the server sees; a few bytes are read until there is one, and not again.
+    fn shown_id(&self) -> Option<String> {
+        if let Some(id) = self.settings.id.as_ref().or_else(|| self.shown_id.get()) {
+            return Some(id.clone());
+        }
+        let id = zincati_id(&std::fs::read_to_string(&self.machine_id_file).ok()?).ok()?;
+        Some(self.shown_id.get_or_init(|| id).clone())
     }
 
     /// Read at each request: on a first boot the id may come later than the agent.
@@ -282,8 +307,9 @@ fn headers(settings: &SlotServer) -> Result<HeaderMap, SlotError> {
     for (name, value) in &settings.headers {
         let wrong = || SlotError::Header(name.chars().take(64).collect());
         let lower = name.to_ascii_lowercase();
-        if [PROTOCOL_HEADER, ATTEMPT_HEADER, BOOT_HEADER, "content-length", "transfer-encoding"]
-            .contains(&lower.as_str())
+        let ours = [PROTOCOL_HEADER, ATTEMPT_HEADER, BOOT_HEADER, NODE_HEADER];
+        if ours.contains(&lower.as_str())
+            || ["content-length", "transfer-encoding"].contains(&lower.as_str())
         {
             return Err(SlotError::ReservedHeader(lower));
         }

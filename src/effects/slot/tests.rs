@@ -115,7 +115,8 @@ async fn the_request_is_exactly_the_protocols() {
     let boot = BootId::parse("3f2a9c1e0b1c4d5e8f90a1b2c3d4e5f6").unwrap();
     let attempt = AttemptId::new(&boot, 7);
     let client = client(&SlotServer { headers, ..settings(format!("{base}/fl")) });
-    assert_eq!(client.request_as(Some(&attempt), Some(&boot)).await, SlotAnswer::Granted);
+    let asker = Asker { attempt: Some(&attempt), boot: Some(&boot), node: Some("worker-2") };
+    assert_eq!(client.request_as(asker).await, SlotAnswer::Granted);
     let request = task.await.unwrap();
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     assert_eq!(body, r#"{"client_params":{"id":"n1","group":"default"}}"#);
@@ -130,6 +131,7 @@ async fn the_request_is_exactly_the_protocols() {
         format!("host: {host}"),
         "lockkeeper-attempt: 3f2a9c1e-7".to_owned(),
         "lockkeeper-boot-id: 3f2a9c1e0b1c4d5e8f90a1b2c3d4e5f6".to_owned(),
+        "lockkeeper-node: worker-2".to_owned(),
         format!("user-agent: lockkeeper/{}", env!("CARGO_PKG_VERSION")),
         "x-token: abc".to_owned(),
     ];
@@ -142,7 +144,38 @@ async fn a_release_goes_to_steady_state_without_our_headers_if_there_is_nothing_
     assert_eq!(client(&settings(base)).release().await, ReleaseAnswer::Released);
     let request = task.await.unwrap();
     assert!(request.starts_with("POST /v1/steady-state HTTP/1.1\r\n"), "{request}");
-    assert!(!request.contains("lockkeeper-attempt") && !request.contains("content-type"));
+    assert!(!request.contains("\r\nlockkeeper-") && !request.contains("content-type"));
+}
+
+#[tokio::test]
+async fn a_node_name_that_is_none_is_not_told_and_keeps_no_slot_away() {
+    for name in ["", "two words", "knöten", &"n".repeat(254)] {
+        let (base, task) = server(Manner::Says(http("200 OK", "", ""))).await;
+        let asker = Asker { node: Some(name), ..Asker::default() };
+        assert_eq!(client(&settings(base)).request_as(asker).await, SlotAnswer::Granted);
+        assert!(!task.await.unwrap().contains("\r\nlockkeeper-"), "{name}");
+    }
+}
+
+#[test]
+fn the_place_tells_the_id_once_it_can_be_read() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let settings = SlotServer { id: None, ..settings("http://u:secret@slots.example/fl".into()) };
+    let server =
+        Server { machine_id_file: file.path().to_owned(), ..Server::new(&settings).unwrap() };
+    let client = SlotClient { backend: Arc::new(Backend::FleetLock(Box::new(server))) };
+    let place = |id: Option<&str>| {
+        let (server, group) = ("http://slots.example/fl".to_owned(), "default".to_owned());
+        Some(SlotPlace { server, group, id: id.map(str::to_owned) })
+    };
+    for (text, id) in [
+        ("uninitialized\n", None),
+        ("1c09ca98649c4c7abc779cd04c96812e\n", Some("978a225b3d7b40e9acd7ce9b62f68444")),
+    ] {
+        std::fs::write(file.path(), text).unwrap();
+        assert_eq!(client.place(), place(id), "{text}");
+    }
+    assert_eq!(SlotClient::new(Some(&SlotBackend::None)).unwrap().place(), None);
 }
 
 #[tokio::test]
