@@ -15,10 +15,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 
 use crate::admin::{Metrics, Notifier, Order, Snapshot, watchdog_interval};
-use crate::config::SlotBackend;
 use crate::effects::announce::{Announcement, Announcer};
 use crate::effects::store::Store;
-use crate::lifecycle::{self, Command, Effect, Event, Policy, Record, Slot, State, Step};
+use crate::lifecycle::{self, Command, Effect, Event, Policy, Record, State, Step};
 use crate::signals::clock;
 use crate::signals::unix::{UnixSignal, UnixSignals};
 use crate::telemetry;
@@ -273,7 +272,9 @@ impl Agent {
         if old.agent != new.agent || old.metrics != new.metrics {
             tracing::warn!("[agent] and [metrics] change with the next start only");
         }
-        if self.would_lose_the_slot(new.slot.as_ref()) {
+        // Nobody would ever ask the place that holds it; to go back to that place is always allowed.
+        let held = self.state.slot_place(&self.policy);
+        if held.is_some() && new.policy.slot_place.as_deref() != held {
             let server = self.hands.slot.server();
             let why = "a slot of the old server may be held: put the old server back, or reload \
                        once it is released";
@@ -311,21 +312,5 @@ impl Agent {
             snapshot.config_trouble = trouble;
             changed
         });
-    }
-
-    /// Whether a slot that may be ours would never be given back under this setting: nobody would
-    /// ask the server that holds it.
-    fn would_lose_the_slot(&self, new: Option<&SlotBackend>) -> bool {
-        let record = &self.state.record;
-        if record.core.slot == Slot::None && record.release_again.is_none() {
-            return false;
-        }
-        match (&self.hands.settings.slot, new) {
-            (Some(SlotBackend::FleetLock(old)), Some(SlotBackend::FleetLock(new))) => {
-                !old.is_same_slot(new)
-            }
-            (Some(SlotBackend::FleetLock(_)), Some(SlotBackend::None) | None) => true,
-            (Some(SlotBackend::None) | None, _) => false,
-        }
     }
 }

@@ -183,11 +183,6 @@ pub struct GroupSettings {
 // === impl SlotServer ===
 
 impl SlotServer {
-    /// Whether a slot of the one is a slot of the other: what is asked for, not how.
-    pub(crate) fn is_same_slot(&self, other: &Self) -> bool {
-        self.place() == other.place()
-    }
-
     /// Server, group and id in one text, without a secret: the URL has none.
     pub(crate) fn place(&self) -> String {
         let id = self.id.as_deref().map(|id| format!(" as {id}")).unwrap_or_default();

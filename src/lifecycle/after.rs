@@ -227,12 +227,12 @@ impl Heart<'_> {
 
     /// A slot that was asked for at another place than the one that would be told of its release.
     pub(super) fn slot_elsewhere(&self) -> Option<Waiting> {
-        let held = self.state.record.slot_at.clone().filter(|_| self.slot_may_be_ours())?;
+        let held = self.state.slot_place(self.policy)?;
         let configured = self.policy.slot_place.clone();
-        if configured.as_ref() == Some(&held) {
+        if configured.as_deref() == Some(held) {
             return None;
         }
-        Some(Waiting::SlotElsewhere { held, configured })
+        Some(Waiting::SlotElsewhere { held: held.to_owned(), configured })
     }
 
     /// Where no attempt of ours asked for it, a slot under our id may belong to Zincati.

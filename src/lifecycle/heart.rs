@@ -10,7 +10,7 @@ use crate::schedule::{backoff, jittered};
 use super::effect::{Effect, Lane};
 use super::event::{NodeTrouble, NodeView};
 use super::policy::{KubernetesPolicy, Policy};
-use super::record::{Attempt, Finished, HISTORY_LENGTH, Outcome, Stage, StageTime};
+use super::record::{Attempt, Finished, HISTORY_LENGTH, Outcome, Slot, Stage, StageTime};
 use super::state::{Because, Run, State, Step, Transition, Wake};
 use super::waiting::Waiting;
 
@@ -318,6 +318,15 @@ impl<'a> Heart<'a> {
 }
 
 impl State {
+    /// The one place that can take back a slot which may be ours: where it was asked for, else where
+    /// `policy` asks. `None`: there is no such slot.
+    pub fn slot_place<'a>(&'a self, policy: &'a Policy) -> Option<&'a str> {
+        if self.record.core.slot == Slot::None && self.record.release_again.is_none() {
+            return None;
+        }
+        self.record.slot_at.as_deref().or(policy.slot_place.as_deref())
+    }
+
     /// Whether this host is a Kubernetes Node. One that was seen as a Node stays one, whatever
     /// becomes of its kubelet unit or its credential.
     pub fn is_node(&self, policy: &Policy) -> bool {

@@ -4,6 +4,7 @@
 
 mod any;
 mod gates;
+mod place;
 mod record;
 mod verdict;
 mod waiting;

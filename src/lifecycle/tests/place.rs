@@ -1,0 +1,34 @@
+//! Where a slot that may be ours can be given back.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::policy;
+use crate::lifecycle::{self, BootMark, Record, Slot, Start};
+use crate::model::{BootId, Now};
+
+#[test]
+fn a_slot_is_given_back_where_it_was_asked_for() {
+    let policy = policy(Duration::from_secs(60));
+    let now = Now { wall: Timestamp::UNIX_EPOCH, since_boot: Duration::from_secs(100) };
+    let boot = BootMark { id: BootId::parse(&"1".repeat(32)).unwrap(), soft_reboots: 0 };
+    for (slot, slot_at, release_again, place) in [
+        (Slot::None, None, false, None),
+        (Slot::None, Some("old"), false, None),
+        (Slot::None, None, true, Some("server")),
+        (Slot::Asked, None, false, Some("server")),
+        (Slot::Asked, Some("old"), false, Some("old")),
+        (Slot::Held { since: now.wall }, Some("old"), true, Some("old")),
+    ] {
+        let mut record = Record::default();
+        record.core.boot = Some(boot.clone());
+        record.core.slot = slot;
+        record.slot_at = slot_at.map(str::to_owned);
+        record.release_again = release_again.then_some(Timestamp::MAX);
+        let start =
+            Start { boot: boot.clone(), kubelet_unit: true, record_set_aside: None, seed: 0 };
+        let state = lifecycle::start(&policy, record, start, now).next;
+        assert_eq!(state.slot_place(&policy), place, "{slot:?} {slot_at:?} {release_again}");
+    }
+}
