@@ -32,6 +32,9 @@ lab: a Kubernetes control plane and hosts that really reboot, on this machine
   lab start|stop|restart COMPONENT etcd, apiserver, controller-manager, scheduler or coordinator
   lab logs [NAME]                  log of a component or of a host's console
 
+  lab report [PART...]             every proof and benchmark, joined into tests/REPORT.md; with PARTs only
+                                   these, into target/report/page.md
+
 Settings are environment variables; lib/settings.sh lists them.
 END
 }
@@ -49,7 +52,7 @@ main() {
         down) down "$@" ;;
         demo) demo "$@" ;;
         status | stage | unstage | fault | exec | journal | cut | boot | wait | agent | logs | start | stop | restart | \
-            install-agent | rotate-certificate) "command_${command//-/_}" "$@" ;;
+            install-agent | rotate-certificate | report) "command_${command//-/_}" "$@" ;;
         kubectl) require_lab; kubectl "$@" ;;
         __up) bring_up "$@" ;;
         __host) supervise "$@" ;;
