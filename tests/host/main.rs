@@ -178,6 +178,25 @@ async fn a_lost_reply_is_unknown_and_can_be_undone() {
     assert_eq!(place.is_locked(), Some(true));
 }
 
+/// For days, if need be: each try takes its connections down again, however it ends.
+#[tokio::test]
+async fn tries_that_fail_leave_nothing_behind() {
+    let (place, target) = staged(&[]).await;
+    let other = Target { identity: "sha256:other".to_owned(), ..target.clone() };
+    place.block("backup", "nightly");
+    // The first tries may leave what is kept on purpose.
+    assert!(matches!(order(&place, &target).await, RebootAnswer::Refused(_)));
+    let before = place.open_at_the_bus();
+    for _ in 0..4 {
+        assert!(matches!(order(&place, &target).await, RebootAnswer::Refused(_)));
+        assert!(matches!(order(&place, &other).await, RebootAnswer::Refused(_)));
+        place.break_ostree();
+        assert!(undo(&place.host, &target).await.is_err());
+        boot::evidence(&place.host).await;
+    }
+    place.wait_until_open_at_the_bus(before + 5).await;
+}
+
 #[tokio::test]
 async fn nothing_is_undone_while_the_host_may_go_down() {
     let (place, target) = staged(&["--unlocked"]).await;
