@@ -102,8 +102,8 @@ pub struct Run {
     pub drained_at: Duration,
     /// When the slot was last confirmed in this stage.
     pub confirmed: Option<Duration>,
-    /// The Node was seen schedulable: an old news of the watch, or somebody's doing.
-    pub doubt_cordon: bool,
+    /// The Node was seen schedulable, gone or another one: old news of the watch, or somebody's doing.
+    pub doubt_node: bool,
     /// What came that turns the attempt back.
     pub broken: Option<(Because, String)>,
     /// The last look was good.
