@@ -63,6 +63,7 @@ impl Heart<'_> {
             return Err(Waiting::ShuttingDown);
         }
         let judged = self.judge();
+        self.drop_stale_mark();
         if self.down_by_us()
             && let Some(held) = gates::hold(&self.state)
         {
@@ -86,6 +87,15 @@ impl Heart<'_> {
             return Err(Waiting::CheckingHealth);
         }
         Ok(())
+    }
+
+    /// Somebody made the node schedulable and our mark is still on it. It goes at once: a cordon that
+    /// a person makes from now on is theirs.
+    fn drop_stale_mark(&mut self) {
+        let stale = self.node().is_ok_and(|node| !node.unschedulable && node.mark.is_some());
+        if stale && !self.state.run.uncordoned {
+            self.launch(Effect::Uncordon);
+        }
     }
 
     /// Whether the node is down by our doing, as far as record or mark say: then a hold keeps it so.
