@@ -142,7 +142,7 @@ impl Heart<'_> {
     /// Finds out what the boot brought, once for each boot, and writes down what follows from it.
     fn judge(&mut self) -> Result<(), Waiting> {
         if self.state.record.core.attempt.is_none() || self.state.record.ending.is_some() {
-            return Ok(());
+            return self.system_spoke();
         }
         let Some(evidence) = self.state.view.evidence.clone() else {
             self.launch(Effect::ReadBoot);
@@ -171,6 +171,16 @@ impl Heart<'_> {
         }
         self.ending(outcome, detail);
         Ok(())
+    }
+
+    /// Where there is nothing to judge, rpm-ostree must have been heard all the same; that it cannot
+    /// be read is a word, too, and keeps nobody cordoned.
+    fn system_spoke(&self) -> Result<(), Waiting> {
+        let view = &self.state.view;
+        match view.system.is_some() || view.system_trouble.is_some() {
+            true => Ok(()),
+            false => Err(Waiting::SystemUnknown(None)),
+        }
     }
 
     fn deny(&mut self, target: &crate::model::Target, because: String) {
