@@ -178,6 +178,20 @@ async fn a_lost_reply_is_unknown_and_can_be_undone() {
     assert_eq!(place.is_locked(), Some(true));
 }
 
+#[tokio::test]
+async fn a_silent_systemd_is_waited_for() {
+    let place = Place::new().await;
+    place.fail_unit("ostree-boot-complete.service");
+    place.systemd_answers(false).await;
+    let back = async {
+        // Longer than a service takes that only comes up late.
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        place.systemd_answers(true).await;
+    };
+    let (evidence, ()) = tokio::join!(boot::evidence(&place.host), back);
+    assert!(evidence.finalize_failure.is_some(), "a failure is told as none");
+}
+
 /// For days, if need be: each try takes its connections down again, however it ends.
 #[tokio::test]
 async fn tries_that_fail_leave_nothing_behind() {

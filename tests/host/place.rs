@@ -162,6 +162,16 @@ impl Place {
         self.said.lock().unwrap().failed.push(unit.to_owned());
     }
 
+    /// From now on nobody has systemd's name on the bus, or it is back.
+    pub(crate) async fn systemd_answers(&self, answers: bool) {
+        let name = "org.freedesktop.systemd1";
+        if answers {
+            self.services.request_name(name).await.unwrap();
+        } else {
+            self.services.release_name(name).await.unwrap();
+        }
+    }
+
     pub(crate) fn add_unit_file(&self, file: &str) {
         self.said.lock().unwrap().files.push(file.to_owned());
     }
