@@ -56,7 +56,7 @@ fn is_test(text: &str, function: &str) -> bool {
     let head = format!("fn {function}(");
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let declared = |line: &&str| line.strip_prefix("async ").unwrap_or(line).starts_with(&head);
-    let Some(at) = lines.iter().position(|line| declared(&line)) else { return false };
+    let Some(at) = lines.iter().position(declared) else { return false };
     let mut above = lines[..at].iter().rev().take_while(|line| line.starts_with('#'));
     above.any(|line| line.starts_with("#[test") || line.starts_with("#[tokio::test"))
 }

@@ -14,8 +14,10 @@ use super::{drain, rehearse, verify};
 use crate::lifecycle::{DrainEnd, Rehearsal, Verification};
 use crate::model::NodeUid;
 
+type Change = fn(&mut Value);
+
 /// Pods that stay, whatever comes: a daemon's, a static one, and one that has ended.
-const STAYING: [(&str, fn(&mut Value)); 3] = [
+const STAYING: [(&str, Change); 3] = [
     ("daemon", |pod| pod["metadata"]["ownerReferences"][0]["kind"] = json!("DaemonSet")),
     ("static", |pod| {
         pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "3f"});
