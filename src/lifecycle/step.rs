@@ -368,6 +368,7 @@ impl Heart<'_> {
                     *slot = Slot::Held { since };
                 }
                 self.state.record.release_again = None;
+                self.state.view.lost_request_ends = None;
                 self.state.run.confirmed = Some(self.now.since_boot);
                 self.state.view.slot_answer = None;
                 return;
@@ -398,8 +399,9 @@ impl Heart<'_> {
 
     /// A request may yet be granted by its server: release once more when it must have ended.
     pub(super) fn lose_answer(&mut self) {
-        let at = later(self.now.wall, self.policy.answer_timeout);
-        self.state.record.release_again = Some(at);
+        let timeout = self.policy.answer_timeout;
+        self.state.record.release_again = Some(later(self.now.wall, timeout));
+        self.state.view.lost_request_ends = Some(self.now.since_boot.saturating_add(timeout));
     }
 
     fn slot_released(&mut self, answer: ReleaseAnswer) {
@@ -409,8 +411,9 @@ impl Heart<'_> {
                 self.state.record.core.slot = Slot::None;
                 self.state.record.slot_at = None;
                 self.state.run.release_trouble = None;
-                if self.state.record.release_again.is_some_and(|at| at <= self.now.wall) {
+                if self.lost_request_ended() {
                     self.state.record.release_again = None;
+                    self.state.view.lost_request_ends = None;
                 }
             }
             ReleaseAnswer::Failed { kind, error, retry_after } => {
