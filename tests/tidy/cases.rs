@@ -61,10 +61,48 @@ fn is_test(text: &str, function: &str) -> bool {
     above.any(|line| line.starts_with("#[test") || line.starts_with("#[tokio::test"))
 }
 
+/// How many cases there are, and how they are held: a section of the report.
+fn counted(page: &str) -> String {
+    let (mut held, mut partly, mut waiting) = (0, 0, 0);
+    let mut tests = std::collections::BTreeSet::new();
+    for line in page.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let ["", place, _, _, by, ""] = cells.as_slice() else { continue };
+        if *place == "where" || place.starts_with("---") {
+            continue;
+        }
+        let named: Vec<&str> = by.split('`').skip(1).step_by(2).collect();
+        match (named.is_empty(), by.contains("waits for: ")) {
+            (false, false) => held += 1,
+            (false, true) => partly += 1,
+            (true, _) => waiting += 1,
+        }
+        tests.extend(named);
+    }
+    format!(
+        "## Cases of the field\n\n| cases | held by tests | held, and wait for more | only wait | \
+         tests that hold them |\n|---|---|---|---|---|\n| {} | {held} | {partly} | {waiting} | {} |\n",
+        held + partly + waiting,
+        tests.len()
+    )
+}
+
 #[test]
 fn every_case_is_held_or_waits_for_something() {
-    let broken = unheld(include_str!("../CASES.md"), &files());
+    let page = include_str!("../CASES.md");
+    let broken = unheld(page, &files());
     assert!(broken.is_empty(), "tests/CASES.md:\n{}", broken.join("\n"));
+    if let Some(folder) = std::env::var_os("LOCKKEEPER_REPORT") {
+        std::fs::write(std::path::Path::new(&folder).join("60-cases.md"), counted(page)).unwrap();
+    }
+}
+
+#[test]
+fn cases_are_counted() {
+    let page = "| where | the fault | right is | held by |\n|---|---|---|---|\n\
+                | a#1 | x | y | `one`, `two` |\n| b#2 | x | y | `two`; waits for: rain |\n\
+                | c#3 | x | y | waits for: rain |\n| rain | later |\n";
+    assert!(counted(page).ends_with("| 3 | 1 | 1 | 1 | 2 |\n"), "{}", counted(page));
 }
 
 #[test]
