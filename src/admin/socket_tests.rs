@@ -150,6 +150,38 @@ async fn the_wrong_user_is_told_so() {
     assert!(answer.contains("only root may speak to the agent, you are uid 1000"), "{answer}");
 }
 
+/// For scrapers that reach no socket of the host; nothing but the metrics is there.
+#[tokio::test]
+async fn metrics_are_served_over_tcp_where_that_is_wished() {
+    // Nobody else is given this port so soon.
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let metrics = Metrics::new("0.1.0");
+    metrics.observe(&sample::draining(), &[]);
+    let served = tokio::spawn(serve_tcp(Some(address), metrics));
+    let ask = async |request: &str| loop {
+        let Ok(mut stream) = tokio::net::TcpStream::connect(address).await else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        return answer;
+    };
+    for (request, expected) in [
+        ("GET /metrics HTTP/1.0\r\n\r\n", "lockkeeper_state{state=\"draining\"} 1\n"),
+        ("POST /metrics HTTP/1.0\r\ncontent-length: 0\r\n\r\n", " 405 "),
+        ("POST /v1/resume HTTP/1.0\r\ncontent-length: 0\r\n\r\n", " 404 "),
+        ("GET /v1/status HTTP/1.0\r\n\r\n", " 404 "),
+    ] {
+        let asked = tokio::time::timeout(std::time::Duration::from_secs(60), ask(request)).await;
+        assert!(asked.as_ref().is_ok_and(|said| said.contains(expected)), "{request}: {asked:?}");
+    }
+    served.abort();
+}
+
 #[tokio::test]
 async fn metrics_are_read_only() {
     let agent = Agent::start().await;

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::command;
 use crate::lifecycle::{BootEvidence, BootMark};
 use crate::model::{BootId, IdError};
+use crate::signals::bus::retry::Retry;
 use crate::signals::bus::systemd::Systemd;
 use crate::signals::bus::{BusError, Host};
 
@@ -14,11 +17,9 @@ const BOOT_COMPLETE: &str = "ostree-boot-complete.service";
 /// How long the journal may take: on a slow disk it is searched.
 const JOURNAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often systemd is asked again; early in a boot the bus may still be coming.
-const EVIDENCE_RETRIES: u32 = 5;
-
-/// Rest between.
-const EVIDENCE_REST: Duration = Duration::from_secs(1);
+/// How long systemd is asked again while it does not answer: a node whose systemd is silent is not
+/// well in any case, and a guess would tell a failed finalization as something else.
+const EVIDENCE_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Longest text of a failure that is kept, in characters.
 const FAILURE_LENGTH: usize = 512;
@@ -70,12 +71,11 @@ async fn soft_reboots(host: &Host) -> Result<u32, BusError> {
 /// What this boot says about the one before it. The stamp in /boot is deleted by the unit that reads
 /// it, so that its result is looked at.
 pub async fn evidence(host: &Host) -> BootEvidence {
+    let mut retry = Retry::default();
+    let began = Instant::now();
     let mut failed = finalize_failed(host).await;
-    for _ in 0..EVIDENCE_RETRIES {
-        if failed.is_ok() {
-            break;
-        }
-        tokio::time::sleep(EVIDENCE_REST).await;
+    while failed.is_err() && began.elapsed() < EVIDENCE_PATIENCE {
+        tokio::time::sleep(retry.failed()).await;
         failed = finalize_failed(host).await;
     }
     match failed {

@@ -63,6 +63,7 @@ impl Heart<'_> {
             return Err(Waiting::ShuttingDown);
         }
         let judged = self.judge();
+        self.drop_stale_mark();
         if self.down_by_us()
             && let Some(held) = gates::hold(&self.state)
         {
@@ -86,6 +87,15 @@ impl Heart<'_> {
             return Err(Waiting::CheckingHealth);
         }
         Ok(())
+    }
+
+    /// Somebody made the node schedulable and our mark is still on it. It goes at once: a cordon that
+    /// a person makes from now on is theirs.
+    fn drop_stale_mark(&mut self) {
+        let stale = self.node().is_ok_and(|node| !node.unschedulable && node.mark.is_some());
+        if stale && !self.state.run.uncordoned {
+            self.launch(Effect::Uncordon);
+        }
     }
 
     /// Whether the node is down by our doing, as far as record or mark say: then a hold keeps it so.
@@ -132,7 +142,7 @@ impl Heart<'_> {
     /// Finds out what the boot brought, once for each boot, and writes down what follows from it.
     fn judge(&mut self) -> Result<(), Waiting> {
         if self.state.record.core.attempt.is_none() || self.state.record.ending.is_some() {
-            return Ok(());
+            return self.system_spoke();
         }
         let Some(evidence) = self.state.view.evidence.clone() else {
             self.launch(Effect::ReadBoot);
@@ -161,6 +171,16 @@ impl Heart<'_> {
         }
         self.ending(outcome, detail);
         Ok(())
+    }
+
+    /// Where there is nothing to judge, rpm-ostree must have been heard all the same; that it cannot
+    /// be read is a word, too, and keeps nobody cordoned.
+    fn system_spoke(&self) -> Result<(), Waiting> {
+        let view = &self.state.view;
+        match view.system.is_some() || view.system_trouble.is_some() {
+            true => Ok(()),
+            false => Err(Waiting::SystemUnknown(None)),
+        }
     }
 
     fn deny(&mut self, target: &crate::model::Target, because: String) {

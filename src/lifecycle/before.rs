@@ -137,10 +137,24 @@ impl Heart<'_> {
     fn release_once_more(&mut self) {
         self.bound_wall_times();
         let Some(at) = self.state.record.release_again else { return };
-        if at > self.now.wall {
-            self.wake_at_wall(at, "release once more after a lost answer");
+        if self.lost_request_ended() {
+            self.launch(Effect::ReleaseSlot);
             return;
         }
-        self.launch(Effect::ReleaseSlot);
+        let why = "release once more after a lost answer";
+        match self.state.view.lost_request_ends {
+            Some(ends) => self.wake_at(ends, why),
+            None => self.wake_at_wall(at, why),
+        }
+    }
+
+    /// Whether a request whose answer was lost must have ended at the server by now. A wall clock that
+    /// is set in between has no say, unless an earlier process lost the answer.
+    pub(super) fn lost_request_ended(&self) -> bool {
+        let Some(at) = self.state.record.release_again else { return false };
+        match self.state.view.lost_request_ends {
+            Some(ends) => ends <= self.now.since_boot,
+            None => at <= self.now.wall,
+        }
     }
 }

@@ -59,9 +59,10 @@ impl Heart<'_> {
         {
             self.launch(Effect::RequestSlot { attempt: attempt.clone() });
         }
-        if self.state.run.doubt_cordon {
+        if self.state.run.doubt_node {
             self.launch(Effect::ReadNode);
-            return self.until_deadline(Waiting::Cordoning);
+            let reason = self.node().err().unwrap_or(Waiting::Cordoning);
+            return self.until_deadline(reason);
         }
         if !self.state.run.cordoned {
             return self.cordon(attempt);

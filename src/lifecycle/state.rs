@@ -66,6 +66,9 @@ pub struct View {
     pub blocked_rehearsals: u32,
     /// How far the drain of this attempt is.
     pub progress: Option<Progress>,
+    /// When a request whose answer was lost must have ended, by the time since boot. Nothing where a
+    /// process before this one lost it: then the record's wall time counts.
+    pub lost_request_ends: Option<Duration>,
     /// The last answer of the slot server that was no grant.
     pub slot_answer: Option<SlotAnswer>,
     /// Units and checks.
@@ -102,8 +105,8 @@ pub struct Run {
     pub drained_at: Duration,
     /// When the slot was last confirmed in this stage.
     pub confirmed: Option<Duration>,
-    /// The Node was seen schedulable: an old news of the watch, or somebody's doing.
-    pub doubt_cordon: bool,
+    /// The Node was seen schedulable, gone or another one: old news of the watch, or somebody's doing.
+    pub doubt_node: bool,
     /// What came that turns the attempt back.
     pub broken: Option<(Because, String)>,
     /// The last look was good.

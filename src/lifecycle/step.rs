@@ -19,6 +19,11 @@ use super::state::{Because, Rehearsed, State, Step};
 /// How soon a slot server that is at work is asked again.
 const PENDING_RETRY: Duration = Duration::from_secs(5);
 
+/// What ends a drain at the Node.
+const DELETED: &str = "the Node was deleted";
+const REPLACED: &str = "the Node was deleted and registered again";
+const LIFTED: &str = "somebody made the node schedulable";
+
 /// The longest `Retry-After` that is obeyed, so that a server cannot stop a node for good.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
@@ -46,7 +51,10 @@ impl Heart<'_> {
             }
             Event::SystemUnreadable(why) => self.state.view.system_trouble = Some(why),
             Event::Node(node) => self.saw_node(node, false),
-            Event::NodeTrouble(trouble) => self.state.view.node = Some(Err(trouble)),
+            Event::NodeTrouble(trouble) => {
+                self.ends_the_drain(&trouble, false);
+                self.state.view.node = Some(Err(trouble));
+            }
             Event::HoldFile(text) => self.state.view.hold_file = text,
             Event::PreparingForShutdown(going) => self.shutdown(going),
             Event::Person(command) => self.person(command),
@@ -156,19 +164,45 @@ impl Heart<'_> {
 
     fn saw_node(&mut self, node: NodeView, fresh: bool) {
         self.state.record.seen_as_node = true;
-        let draining = self.state.record.core.stage == Stage::Draining;
-        if draining && self.state.run.cordoned {
-            if node.unschedulable {
-                self.state.run.doubt_cordon = false;
-            } else if fresh {
-                self.state.run.doubt_cordon = false;
-                let text = "somebody made the node schedulable".to_owned();
-                self.state.run.broken.get_or_insert((Because::ForeignUncordon, text));
-            } else {
-                self.state.run.doubt_cordon = true;
+        if self.state.record.core.stage == Stage::Draining {
+            let before = self.state.record.node_uid.as_ref();
+            let other = before.is_some_and(|before| *before != node.uid);
+            let lifted = self.state.run.cordoned && !node.unschedulable;
+            self.state.run.doubt_node = (other || lifted) && !fresh;
+            if fresh && other {
+                self.turn_back(Because::OtherNode, REPLACED);
+            } else if fresh && lifted {
+                self.turn_back(Because::ForeignUncordon, LIFTED);
             }
         }
         self.state.view.node = Some(Ok(node));
+    }
+
+    /// Whether this trouble ends the drain: the Node is gone. Old news of the watch are no proof of it.
+    fn ends_the_drain(&mut self, trouble: &NodeTrouble, fresh: bool) -> bool {
+        let gone = matches!(trouble, NodeTrouble::Missing(_));
+        if !gone || self.state.record.core.stage != Stage::Draining {
+            return false;
+        }
+        self.state.run.doubt_node = !fresh;
+        if fresh {
+            self.turn_back(Because::OtherNode, DELETED);
+        }
+        fresh
+    }
+
+    /// That the Node is gone is an answer; nothing has failed then.
+    fn node_failed_or_gone(&mut self, trouble: NodeTrouble) {
+        if self.ends_the_drain(&trouble, true) {
+            self.lane_ok(Lane::Node);
+        } else {
+            self.node_failed(trouble);
+        }
+    }
+
+    /// The Node is not as the drain needs it. The first such reason is told.
+    fn turn_back(&mut self, because: Because, text: &str) {
+        self.state.run.broken.get_or_insert((because, text.to_owned()));
     }
 
     fn read_node(&mut self, answer: Result<NodeView, NodeTrouble>) {
@@ -186,7 +220,7 @@ impl Heart<'_> {
             }
             Err(trouble) => {
                 self.state.view.node = Some(Err(trouble.clone()));
-                self.node_failed(trouble);
+                self.node_failed_or_gone(trouble);
             }
         }
     }
@@ -211,10 +245,9 @@ impl Heart<'_> {
             }
             CordonAnswer::OtherNode(_) => {
                 self.lane_ok(Lane::Node);
-                let text = "the Node was deleted and registered again".to_owned();
-                self.state.run.broken.get_or_insert((Because::OtherNode, text));
+                self.turn_back(Because::OtherNode, REPLACED);
             }
-            CordonAnswer::Failed(trouble) => self.node_failed(trouble),
+            CordonAnswer::Failed(trouble) => self.node_failed_or_gone(trouble),
         }
     }
 
@@ -301,8 +334,7 @@ impl Heart<'_> {
             }
             Verification::Uncordoned => {
                 self.lane_ok(Lane::Drain);
-                let text = "somebody made the node schedulable".to_owned();
-                self.state.run.broken.get_or_insert((Because::ForeignUncordon, text));
+                self.turn_back(Because::ForeignUncordon, LIFTED);
             }
             Verification::NotEmpty(_) => {
                 self.lane_ok(Lane::Drain);
@@ -310,10 +342,13 @@ impl Heart<'_> {
             }
             Verification::OtherNode(_) => {
                 self.lane_ok(Lane::Drain);
-                let text = "the Node was deleted and registered again".to_owned();
-                self.state.run.broken.get_or_insert((Because::OtherNode, text));
+                self.turn_back(Because::OtherNode, REPLACED);
             }
             Verification::Failed(trouble) => {
+                if self.ends_the_drain(&trouble, true) {
+                    self.lane_ok(Lane::Drain);
+                    return;
+                }
                 let rest = super::heart::trouble_rest(&trouble);
                 self.lane_failed(Lane::Drain, rest);
                 self.state.run.node_trouble = Some(trouble);
@@ -333,6 +368,7 @@ impl Heart<'_> {
                     *slot = Slot::Held { since };
                 }
                 self.state.record.release_again = None;
+                self.state.view.lost_request_ends = None;
                 self.state.run.confirmed = Some(self.now.since_boot);
                 self.state.view.slot_answer = None;
                 return;
@@ -363,8 +399,9 @@ impl Heart<'_> {
 
     /// A request may yet be granted by its server: release once more when it must have ended.
     pub(super) fn lose_answer(&mut self) {
-        let at = later(self.now.wall, self.policy.answer_timeout);
-        self.state.record.release_again = Some(at);
+        let timeout = self.policy.answer_timeout;
+        self.state.record.release_again = Some(later(self.now.wall, timeout));
+        self.state.view.lost_request_ends = Some(self.now.since_boot.saturating_add(timeout));
     }
 
     fn slot_released(&mut self, answer: ReleaseAnswer) {
@@ -374,8 +411,9 @@ impl Heart<'_> {
                 self.state.record.core.slot = Slot::None;
                 self.state.record.slot_at = None;
                 self.state.run.release_trouble = None;
-                if self.state.record.release_again.is_some_and(|at| at <= self.now.wall) {
+                if self.lost_request_ended() {
                     self.state.record.release_again = None;
+                    self.state.view.lost_request_ends = None;
                 }
             }
             ReleaseAnswer::Failed { kind, error, retry_after } => {

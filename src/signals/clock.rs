@@ -51,41 +51,48 @@ async fn session(events: &Sender<Event>, retry: &mut Retry) -> Result<(), Errno>
         ClockId::CLOCK_REALTIME,
         TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
     )?);
-    arm(&timer)?;
+    let mut was_set = arm(&timer)?;
     // Its successor is unsafe, which is forbidden here. The timer keeps its one descriptor until the
     // AsyncFd is dropped, which is what that one asks for.
     #[allow(deprecated)]
     let timer = AsyncFd::new(timer).map_err(errno)?;
     loop {
-        let mut ready = timer.readable().await.map_err(errno)?;
-        match nix::unistd::read(timer.get_ref(), &mut [0u8; 8]) {
-            // The kernel cancels the timer when the clock is set, and says so in this way.
-            Err(Errno::ECANCELED) => {
-                retry.succeeded();
-                if events.send(Event::ClockSet).await.is_err() {
-                    return Ok(());
-                }
+        if was_set {
+            retry.succeeded();
+            if events.send(Event::ClockSet).await.is_err() {
+                return Ok(());
             }
+        }
+        let mut ready = timer.readable().await.map_err(errno)?;
+        was_set = match nix::unistd::read(timer.get_ref(), &mut [0u8; 8]) {
+            // The kernel cancels the timer when the clock is set, and says so in this way.
+            Err(Errno::ECANCELED) => true,
             Err(Errno::EAGAIN) => {
                 ready.clear_ready();
-                continue;
+                false
             }
-            Err(Errno::EINTR) => continue,
+            Err(Errno::EINTR) => false,
             Err(error) => return Err(error),
-            Ok(_) => {}
-        }
-        arm(timer.get_ref())?;
+            Ok(_) => false,
+        };
+        was_set |= arm(timer.get_ref())?;
     }
 }
 
-/// Arms the timer for a day that does not come; what counts is that it is cancelled.
-fn arm(timer: &Timer) -> Result<(), Errno> {
+/// Arms the timer for a day that does not come; what counts is that it is cancelled. `true`: the
+/// clock was set since the timer was last read; it is armed all the same.
+fn arm(timer: &Timer) -> Result<bool, Errno> {
     /// The year 2200, in seconds.
     const FAR: i64 = 7_258_118_400;
-    timer.0.set(
+    let armed = timer.0.set(
         Expiration::OneShot(TimeSpec::new(FAR, 0)),
         TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET,
-    )
+    );
+    match armed {
+        Ok(()) => Ok(false),
+        Err(Errno::ECANCELED) => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 fn errno(error: std::io::Error) -> Errno {
@@ -109,9 +116,88 @@ impl AsRawFd for Timer {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use nix::time::{ClockId as Clock, clock_gettime, clock_settime};
+    use tokio::time::timeout;
 
     use super::*;
+
+    /// How far the wall clock may be from where it was, afterwards, in nanoseconds.
+    const STEP_MAX: i128 = 500_000;
+
+    fn read(clock: Clock) -> i128 {
+        i128::try_from(Duration::from(clock_gettime(clock).unwrap()).as_nanos()).unwrap()
+    }
+
+    /// How far the wall clock is ahead of the time since boot, in nanoseconds: the best of some
+    /// looks, since this process may be put aside between two readings.
+    fn ahead() -> i128 {
+        let look = || {
+            let (before, wall) = (read(Clock::CLOCK_BOOTTIME), read(Clock::CLOCK_REALTIME));
+            let after = read(Clock::CLOCK_BOOTTIME);
+            (after - before, wall - before)
+        };
+        (0..100).map(|_| look()).min().unwrap().1
+    }
+
+    /// Sets the machine's wall clock to what it says anyway: a step of some hundred nanoseconds.
+    /// Where the process was put aside meanwhile the step was longer, and is mended at once.
+    fn set_the_clock_to_itself() {
+        let before = ahead();
+        for _ in 0..100 {
+            let wall = u64::try_from(before + read(Clock::CLOCK_BOOTTIME)).unwrap();
+            let wall = TimeSpec::from_duration(Duration::from_nanos(wall));
+            if let Err(error) = clock_settime(Clock::CLOCK_REALTIME, wall) {
+                panic!(
+                    "THIS ENVIRONMENT IS UNFIT: the clock may not be set ({error}), so that nothing \
+                     can be said of what the agent sees then. The test wants CAP_SYS_TIME."
+                );
+            }
+            if (ahead() - before).abs() < STEP_MAX {
+                return;
+            }
+        }
+        panic!(
+            "THIS ENVIRONMENT IS UNFIT: the clock cannot be set exactly, the machine is too busy"
+        );
+    }
+
+    /// Set between the reading of the timer and its arming, which no loop can rule out.
+    #[test]
+    fn a_clock_that_is_set_before_the_timer_is_armed_is_no_failure() {
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let timer = Timer(TimerFd::new(ClockId::CLOCK_REALTIME, flags).unwrap());
+        assert_eq!(arm(&timer), Ok(false));
+        set_the_clock_to_itself();
+        assert_eq!(arm(&timer), Ok(true));
+        assert_eq!(arm(&timer), Ok(false), "told once");
+        set_the_clock_to_itself();
+        let read = nix::unistd::read(&timer, &mut [0u8; 8]);
+        assert_eq!(read, Err(Errno::ECANCELED), "armed all the same");
+    }
+
+    /// Really set, and really heard: the kernel's own word, and each time anew.
+    #[tokio::test]
+    async fn a_clock_that_is_set_is_heard_each_time() {
+        let (events, mut heard) = tokio::sync::mpsc::channel(64);
+        tokio::spawn(watch(events));
+        tokio::task::yield_now().await;
+        for time in 1..=3 {
+            let mut told = None;
+            // The watch may not be there yet, or not again.
+            for _ in 0..60 {
+                set_the_clock_to_itself();
+                told = timeout(Duration::from_secs(1), heard.recv()).await.ok();
+                if told.is_some() {
+                    break;
+                }
+            }
+            assert_eq!(told, Some(Some(Event::ClockSet)), "time {time}");
+            // What one setting brought is over before the next begins.
+            while timeout(Duration::from_millis(50), heard.recv()).await.is_ok() {}
+        }
+    }
 
     #[test]
     fn time_since_boot_moves_forward() {

@@ -244,7 +244,7 @@ impl World {
                 rm -f /etc/lockkeeper/hold /etc/lockkeeper/config.d/9[1-9]*
                 rm -rf /etc/systemd/system/lockkeeper.service.d
                 systemctl daemon-reload
-                systemctl unmask kubelet; systemctl enable --now kubelet
+                systemctl unmask kubelet; systemctl enable kubelet; systemctl restart kubelet
                 /usr/lib/standin/standin fault clear
                 /usr/lib/standin/standin unstage",
             ]);

@@ -179,6 +179,39 @@ async fn a_lost_reply_is_unknown_and_can_be_undone() {
 }
 
 #[tokio::test]
+async fn a_silent_systemd_is_waited_for() {
+    let place = Place::new().await;
+    place.fail_unit("ostree-boot-complete.service");
+    place.systemd_answers(false).await;
+    let back = async {
+        // Longer than a service takes that only comes up late.
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        place.systemd_answers(true).await;
+    };
+    let (evidence, ()) = tokio::join!(boot::evidence(&place.host), back);
+    assert!(evidence.finalize_failure.is_some(), "a failure is told as none");
+}
+
+/// For days, if need be: each try takes its connections down again, however it ends.
+#[tokio::test]
+async fn tries_that_fail_leave_nothing_behind() {
+    let (place, target) = staged(&[]).await;
+    let other = Target { identity: "sha256:other".to_owned(), ..target.clone() };
+    place.block("backup", "nightly");
+    // The first tries may leave what is kept on purpose.
+    assert!(matches!(order(&place, &target).await, RebootAnswer::Refused(_)));
+    let before = place.open_at_the_bus();
+    for _ in 0..4 {
+        assert!(matches!(order(&place, &target).await, RebootAnswer::Refused(_)));
+        assert!(matches!(order(&place, &other).await, RebootAnswer::Refused(_)));
+        place.break_ostree();
+        assert!(undo(&place.host, &target).await.is_err());
+        boot::evidence(&place.host).await;
+    }
+    place.wait_until_open_at_the_bus(before + 5).await;
+}
+
+#[tokio::test]
 async fn nothing_is_undone_while_the_host_may_go_down() {
     let (place, target) = staged(&["--unlocked"]).await;
     place.prepare_for_shutdown(true);

@@ -126,6 +126,16 @@ impl Place {
         panic!("waited too long");
     }
 
+    /// Connections to the bus, and whatever else it has open.
+    pub(crate) fn open_at_the_bus(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.bus.id())).unwrap().count()
+    }
+
+    /// Waits until no more than this is open there: it notices that one has gone in its own time.
+    pub(crate) async fn wait_until_open_at_the_bus(&self, most: usize) {
+        self.wait(async || self.open_at_the_bus() <= most).await;
+    }
+
     pub(crate) fn restarts(&self) -> usize {
         self.said.lock().unwrap().restarts
     }
@@ -150,6 +160,16 @@ impl Place {
 
     pub(crate) fn fail_unit(&self, unit: &str) {
         self.said.lock().unwrap().failed.push(unit.to_owned());
+    }
+
+    /// From now on nobody has systemd's name on the bus, or it is back.
+    pub(crate) async fn systemd_answers(&self, answers: bool) {
+        let name = "org.freedesktop.systemd1";
+        if answers {
+            self.services.request_name(name).await.unwrap();
+        } else {
+            self.services.release_name(name).await.unwrap();
+        }
     }
 
     pub(crate) fn add_unit_file(&self, file: &str) {

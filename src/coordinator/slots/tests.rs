@@ -129,6 +129,25 @@ fn what_zincati_took_our_agent_takes_on_and_back() {
     assert_eq!(state.groups["g"].holders[0].claim, claim("a1"));
 }
 
+/// A slot that expired would send the next node down beside one that is not back.
+#[test]
+fn a_slot_is_never_too_old() {
+    let mut state = story(1, &[(LOCK, "n1", "a1", "granted")]);
+    for years in [1, 10, 100] {
+        let later = at(years * 366 * 86_400);
+        for (operation, id, told, expected) in [
+            (LOCK, "n2", "b1", "full"),
+            (UNLOCK, "n2", "b1", "not held"),
+            (LOCK, "n2", "", "full"),
+            (LOCK, "n1", "a1", "confirmed"),
+        ] {
+            let (decision, _) = state.decide(&policies(1), &ask(operation, id, told), later);
+            assert_eq!(word(&decision), expected, "{years} years: {id} {told}");
+        }
+    }
+    assert_eq!(state.groups["g"].holders[0].since, at(0));
+}
+
 #[test]
 fn another_number_of_slots_counts_at_once_and_evicts_nobody() {
     let mut state = story(2, &[(LOCK, "n1", "", "granted"), (LOCK, "n2", "", "granted")]);

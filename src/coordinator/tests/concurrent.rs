@@ -92,3 +92,22 @@ async fn sixty_four_clients_and_one_slot_never_two_holders() {
 async fn twenty_four_clients_and_three_slots_never_four_holders() {
     race(24, 3).await;
 }
+
+/// Every free slot is given to who asks, and what one gives back goes to the next.
+#[tokio::test]
+async fn three_slots_are_three_at_once() {
+    let (_kept, folder) = folder();
+    let rig = Rig::start(&folder, &[("default", 3)]).await;
+    let clients: Vec<SlotClient> = (0..5).map(|index| client(&rig, format!("n{index}"))).collect();
+    for client in &clients[..3] {
+        assert_eq!(client.request().await, SlotAnswer::Granted);
+    }
+    assert_eq!(rig.desk.view().slots.groups["default"].holders.len(), 3);
+    for (gives_back, asks) in [(1, 3), (0, 4)] {
+        let answer = clients[asks].request().await;
+        assert!(matches!(answer, SlotAnswer::Denied { .. }), "{answer:?}");
+        assert_eq!(clients[gives_back].release().await, ReleaseAnswer::Released);
+        assert_eq!(clients[asks].request().await, SlotAnswer::Granted);
+    }
+    rig.stop().await;
+}

@@ -166,6 +166,30 @@ async fn health_and_metrics_tell_what_is_held() {
     rig.stop().await;
 }
 
+/// A node that never comes back tells nobody; who holds its slot does.
+#[tokio::test]
+async fn the_alert_for_a_node_that_does_not_come_back_names_what_is_served() {
+    const RULES: &str = include_str!("../../../packaging/alerts.yaml");
+    let (_kept, folder) = folder();
+    let rig = Rig::start(&folder, &[("workers", 3)]).await;
+    rig.post("pre-reboot", "", "workers", "n1").await;
+    let answer = rig.raw("GET /metrics HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    let rules = RULES.lines().filter_map(|line| line.trim().strip_prefix("expr: "));
+    let names: Vec<&str> = rules
+        .flat_map(|rule| rule.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
+        .filter(|word| word.starts_with("lockkeeper_coordinator_"))
+        .collect();
+    assert_eq!(names, ["lockkeeper_coordinator_held_since_seconds"]);
+    for name in names {
+        let told = answer.body.lines().find(|line| line.starts_with(&format!("{name}{{")));
+        let told = told.unwrap_or_else(|| panic!("{name} is not served: {}", answer.body));
+        for label in ["group=\"workers\"", "id=\"n1\""] {
+            assert!(told.contains(label), "{told}");
+        }
+    }
+    rig.stop().await;
+}
+
 #[tokio::test]
 async fn a_connection_that_is_fed_slowly_or_not_at_all_loses_its_place() {
     let (_kept, folder) = folder();

@@ -201,7 +201,7 @@ impl Queue {
         self.refused.remove(&id.uid);
         match classify(pod, &self.rules) {
             Verdict::Evict { tier } | Verdict::Await { tier } => self.target(id, pod, tier, now),
-            Verdict::Leave { why: Stays::Finished } => self.finished(&id.uid, pod, now),
+            Verdict::Leave { why: Stays::Finished } => self.finished(id, pod, now),
             Verdict::Leave { why: Stays::Static | Stays::DaemonSet | Stays::Unmanaged } => {
                 self.pods.remove(&id.uid);
                 self.staying.insert(id.uid.clone(), claims(&id, pod));
@@ -264,11 +264,15 @@ impl Queue {
     }
 
     /// A pod has ended. One that was to leave is waited for a little, since the kubelet takes its
-    /// volumes apart before the object goes.
-    fn finished(&mut self, uid: &str, pod: &Pod, now: Duration) {
-        let Some(entry) = self.pods.get_mut(uid) else { return };
-        if !is_terminating(pod) && !self.in_flight.contains(uid) {
-            self.gone(uid);
+    /// volumes apart before the object goes. So is one that a drain before this one has evicted.
+    fn finished(&mut self, id: PodId, pod: &Pod, now: Duration) {
+        let uid = id.uid.clone();
+        if is_terminating(pod) && controller(pod).is_some() && !self.pods.contains_key(&uid) {
+            self.target(id, pod, Tier::Ordinary, now);
+        }
+        let Some(entry) = self.pods.get_mut(&uid) else { return };
+        if !is_terminating(pod) && !self.in_flight.contains(&uid) {
+            self.gone(&uid);
         } else if !matches!(entry.state, State::Finished { .. }) {
             entry.terminating = true;
             entry.state = State::Finished { since: now };

@@ -193,6 +193,36 @@ fn a_pod_that_ends_while_it_terminates_is_waited_for_a_little() {
     assert_eq!(queue.standing(), Standing::Empty);
 }
 
+/// A restarted agent finds what it evicted before, and waits for it as the first one would have.
+#[test]
+fn what_a_drain_before_this_one_evicted_is_waited_for_as_well() {
+    let ended = |change: fn(&mut Value)| {
+        pod("a", "a", |p| {
+            p["metadata"]["deletionTimestamp"] = json!("2026-03-01T10:00:00Z");
+            p["status"]["phase"] = json!("Failed");
+            change(p);
+        })
+    };
+    let mut queue = queue(RULES, LIMITS, &[ended(|_| ())]);
+    assert_eq!((asked(&mut queue, 1.0).len(), queue.standing()), (0, Standing::Busy));
+    queue.seen(&ended(|_| ()), at(20.0));
+    queue.next(at(29.0));
+    assert_eq!(queue.standing(), Standing::Busy);
+    queue.next(at(30.0));
+    assert_eq!(queue.standing(), Standing::Empty);
+    // What no drain would have evicted, and what nobody deletes.
+    for change in [
+        (|p| p["metadata"]["ownerReferences"] = json!([])) as fn(&mut Value),
+        |p| p["metadata"]["ownerReferences"][0]["kind"] = json!("DaemonSet"),
+        |p| p["metadata"]["deletionTimestamp"] = json!(null),
+    ] {
+        let mut queue = Queue::new(RULES, LIMITS, 11);
+        queue.seen(&ended(change), Duration::ZERO);
+        queue.listed(&BTreeSet::from(["a".to_owned()]));
+        assert_eq!(queue.standing(), Standing::Empty);
+    }
+}
+
 #[test]
 fn one_refused_pod_keeps_all_from_being_asked() {
     let bare = pod("bare", "x", |p| p["metadata"]["ownerReferences"] = json!([]));

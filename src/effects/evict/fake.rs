@@ -277,7 +277,7 @@ async fn answer(
         ("GET", "/api/v1/pods") if query.contains("watch=true") => follow(shared, &query),
         ("GET", "/api/v1/pods") => {
             let state = shared.state.lock().unwrap();
-            let pods: Vec<&Value> = state.pods.values().collect();
+            let pods: Vec<&Value> = state.pods.values().filter(|p| selected(p, &query)).collect();
             let revision = state.revision.to_string();
             reply(
                 200,
@@ -308,6 +308,13 @@ async fn answer(
             None => reply(404, &status("NotFound", "not found", &json!({}))),
         },
     }
+}
+
+/// Whether the request is for this pod: without a selector it is for those of all nodes.
+fn selected(pod: &Value, query: &str) -> bool {
+    let (_, node) = query.split_once("spec.nodeName=").unwrap_or(("", ""));
+    let node = node.split('&').next().unwrap_or_default();
+    node.is_empty() || pod["spec"]["nodeName"] == node
 }
 
 /// What the server does with an eviction.
@@ -348,12 +355,13 @@ fn evict(shared: &Arc<Shared>, name: &str, body: &Value, dry_run: bool) -> Respo
 fn follow(shared: Arc<Shared>, query: &str) -> Response {
     let from = query.split('&').find_map(|part| part.strip_prefix("resourceVersion="));
     let from: u64 = from.and_then(|text| text.parse().ok()).unwrap_or(0);
+    let query = query.to_owned();
     let breaks = shared.state.lock().unwrap().breaks;
     let turn = shared.turn.subscribe();
     let born = *turn.borrow();
     let lines = stream::unfold(
-        (shared, turn, from, breaks),
-        move |(shared, mut turn, from, breaks)| async move {
+        (shared, turn, from, breaks, query),
+        move |(shared, mut turn, from, breaks, query)| async move {
             loop {
                 let next = {
                     let state = shared.state.lock().unwrap();
@@ -367,12 +375,15 @@ fn follow(shared: Arc<Shared>, query: &str) -> Response {
                         gone["code"] = json!(410);
                         Some((state.floor, json!({"type": "ERROR", "object": gone})))
                     } else {
-                        state.events.iter().find(|(revision, _)| *revision > from).cloned()
+                        let next = |(revision, event): &&(u64, Value)| {
+                            *revision > from && selected(&event["object"], &query)
+                        };
+                        state.events.iter().find(next).cloned()
                     }
                 };
                 if let Some((revision, event)) = next {
                     let line = Ok::<_, std::io::Error>(format!("{event}\n"));
-                    return Some((line, (shared, turn, revision, breaks)));
+                    return Some((line, (shared, turn, revision, breaks, query)));
                 }
                 turn.changed().await.ok()?;
             }

@@ -14,11 +14,11 @@ use crate::drain::{Obstacle, ObstacleKind, Progress};
 use crate::lifecycle::{DrainEnd, Event, NodeTrouble, Rehearsal, Verification};
 use crate::model::NodeUid;
 
-const WHILE: Duration = Duration::from_secs(20);
+pub(super) const WHILE: Duration = Duration::from_secs(20);
 /// When a test gives up on what should come at once; generous, since the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn settings() -> DrainSettings {
+pub(super) fn settings() -> DrainSettings {
     DrainSettings {
         parallel: 8,
         unmanaged_pods: UnmanagedPods::Leave,

@@ -10,6 +10,8 @@ pub(crate) mod fake;
 pub(crate) mod private;
 pub mod retry;
 pub mod systemd;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

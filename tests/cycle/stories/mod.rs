@@ -10,6 +10,7 @@ mod gates;
 mod identity;
 mod people;
 mod record;
+mod sequences;
 mod turns;
 mod update;
 
@@ -34,6 +35,11 @@ pub const ALL: &[Story] = stories! {
     away: an_api_server_that_goes_away_is_waited_for, a_coordinator_that_goes_away_is_waited_for;
     record: a_power_cut_in_mid_drain_is_survived, a_power_cut_at_the_reboot_is_survived,
         a_record_of_garbage_is_set_aside, an_unwritable_record_stops_what_is_dangerous;
+    sequences: one_id_on_two_hosts_goes_down_once,
+        zincati_that_asks_elsewhere_keeps_the_agent_from_asking,
+        a_coordinator_without_memory_ends_the_drain, a_node_deleted_in_mid_drain_is_noticed,
+        a_node_deleted_while_its_host_is_down_settles, a_cordon_made_while_the_node_settles_stays,
+        a_person_who_reboots_in_mid_attempt_is_survived, an_agent_replaced_in_mid_drain_goes_on;
     identity: a_rotated_certificate_is_taken, a_credential_that_is_none_is_waited_for,
         a_service_account_will_do, a_host_without_kubernetes_goes_round;
 };
