@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use reqwest::header::{HeaderValue, USER_AGENT};
 
 use crate::config::Credentials;
 
@@ -85,6 +86,10 @@ pub(super) async fn load(credentials: &Credentials) -> Loaded {
         config.read_timeout = Some(READ_TIMEOUT);
         config.write_timeout = Some(WRITE_TIMEOUT);
         config.reset_reader_on_write = true;
+        // Who reads the audit log of the server sees the agent apart from the kubelet, whose
+        // credential it may be.
+        let name = HeaderValue::from_static(concat!("lockkeeper/", env!("CARGO_PKG_VERSION")));
+        config.headers.push((USER_AGENT, name));
     }
     loaded
 }

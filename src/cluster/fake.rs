@@ -255,6 +255,10 @@ fn answer(
         query: query.to_owned(),
         body: body.clone(),
     });
+    if !header("user-agent").starts_with("lockkeeper/") {
+        // The audit log of a cluster would not tell it from the kubelet.
+        return status(400);
+    }
     if header("authorization") != format!("Bearer {}", state.token) {
         return status(401);
     }

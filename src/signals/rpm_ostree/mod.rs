@@ -1,7 +1,7 @@
 //! rpm-ostree: which deployments there are, and which one waits.
 //!
-//! Signals of the daemon and changes of files are hints only. After one, the list is read once. On
-//! an idle node nothing is read: the daemon leaves after a minute without work, and its going is no
+//! Signals of the daemon and changes of files are hints only. The first one after a while leads to a
+//! read at once, those that come on its heels to one more together. On an idle node nothing is read: the daemon leaves after a minute without work, and its going is no
 //! reason to call it back.
 
 mod daemon;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::sync::mpsc::Sender;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use zbus::{Message, MessageStream, OwnedVariant};
 
 pub(crate) use daemon::{
@@ -38,7 +38,8 @@ use crate::signals::clock;
 pub struct Options {
     /// Where.
     pub host: Host,
-    /// How long hints are gathered before one read.
+    /// The least time from the beginning of one read to that of the next: hints that come within it
+    /// are gathered.
     pub debounce: Duration,
     /// How long trouble that comes and goes is kept quiet. A restart of the daemon, a slow start
     /// and a lost reply are normal life.
@@ -77,6 +78,8 @@ struct Work {
     due: Option<Pin<Box<Sleep>>>,
     /// The read that is under way.
     reading: Option<Read>,
+    /// When the last one began.
+    last: Option<Instant>,
     /// A hint came while a transaction ran.
     skipped: bool,
     /// A transaction runs.
@@ -88,7 +91,7 @@ struct Work {
 impl Options {
     /// The usual times.
     pub fn new(host: Host) -> Self {
-        Self { host, debounce: Duration::from_secs(1), patience: Duration::from_secs(180) }
+        Self { host, debounce: Duration::from_millis(300), patience: Duration::from_secs(180) }
     }
 }
 
@@ -146,6 +149,7 @@ async fn session(
             }
             () = elapsed(&mut work.due), if work.reading.is_none() => {
                 work.due = None;
+                work.last = Some(Instant::now());
                 work.skipped = false;
                 work.reading = Some(begin(options, &link, told.view.is_none()));
             }
@@ -178,6 +182,7 @@ impl Work {
         Self {
             due: Some(Box::pin(sleep(Duration::ZERO))),
             reading: None,
+            last: None,
             skipped: false,
             busy: false,
         }
@@ -204,7 +209,8 @@ impl Work {
             }
         };
         if is_due {
-            self.due.get_or_insert_with(|| Box::pin(sleep(debounce)));
+            let at = self.last.map_or_else(Instant::now, |last| last + debounce);
+            self.due.get_or_insert_with(|| Box::pin(sleep_until(at)));
         }
     }
 }

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc::Receiver;
+use tokio::time::Instant;
 use zbus::{OwnedObjectPath, Variant};
 
 use super::deployments::tests::{dictionary, text};
-use super::{NAME, Options, SYSROOT, watch};
+use super::{Hint, NAME, Options, SYSROOT, Work, watch};
 use crate::lifecycle::Event;
 use crate::model::SystemView;
 use crate::signals::bus::Host;
@@ -159,6 +160,21 @@ async fn a_signal_leads_to_one_read_and_only_a_change_is_told() {
     scene.set(|state| state.staged = None);
     changed(&daemon, None, &[]).await;
     assert_eq!(scene.staged().await, None);
+}
+
+#[tokio::test]
+async fn the_first_hint_is_acted_upon_at_once_and_its_followers_together() {
+    let (debounce, now) = (Duration::from_secs(600), Instant::now());
+    let changed = Hint::Changed { busy: None };
+    for (last, at) in
+        [(None, None), (now.checked_sub(2 * debounce), None), (Some(now), Some(now + debounce))]
+    {
+        let mut work = Work { due: None, last, ..Work::new() };
+        work.hint(changed, debounce);
+        work.hint(changed, debounce);
+        let due = work.due.unwrap().deadline();
+        assert!(at.map_or(due <= Instant::now(), |at| due == at), "after {last:?}");
+    }
 }
 
 #[tokio::test]
