@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use crate::config::file::read_text_bounded;
 use crate::config::without_secret;
 use crate::signals::bus::Host;
 use crate::signals::bus::systemd::Systemd;
@@ -87,10 +88,7 @@ fn read(file: &PathBuf) -> Result<String, String> {
     if !metadata.is_file() {
         return Ok(String::new());
     }
-    if metadata.len() > FRAGMENT_LENGTH {
-        return Err(format!("{}: larger than {FRAGMENT_LENGTH} bytes", file.display()));
-    }
-    std::fs::read_to_string(file).map_err(failed)
+    read_text_bounded(file, FRAGMENT_LENGTH).map_err(failed)
 }
 
 /// Later fragments win, key by key.
