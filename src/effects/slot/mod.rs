@@ -3,6 +3,8 @@
 mod transport;
 
 #[cfg(test)]
+mod noise;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tls_tests;
