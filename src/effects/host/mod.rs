@@ -1,5 +1,7 @@
 //! The host's gates, looked at once. What cannot be read is named and closes them.
 
+#[cfg(test)]
+mod noise;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -14,7 +16,7 @@ use nix::errno::Errno;
 use crate::config::RebootSettings;
 use crate::lifecycle::{HostView, Inhibitor};
 use crate::signals::bus::systemd::Systemd;
-use crate::signals::bus::{BusError, Host, Link, Object};
+use crate::signals::bus::{BusError, Host, Link, Object, plain};
 use crate::signals::logind;
 
 /// Writes the staged deployment when the host goes down, if it is active by then.
@@ -35,9 +37,6 @@ const TIMEDATE: Object<'static> = Object {
 
 /// How long a file system may take to tell its free space. A hung mount must not hang a gate.
 const STATVFS_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Longest text of a stranger that is kept, in characters.
-const TEXT_LENGTH: usize = 128;
 
 /// `what`, `who`, `why`, `mode`, uid, pid.
 type InhibitorRow = (String, String, String, String, u32, u32);
@@ -139,9 +138,4 @@ async fn free_space(folder: &Path) -> Result<Option<u64>, String> {
         Ok(Err(error)) => Err(format!("free space of {}: {error}", folder.display())),
         Err(_) => Err(format!("free space of {}: no answer", folder.display())),
     }
-}
-
-/// A stranger's text: on one line and not too long.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT_LENGTH).collect()
 }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use crate::config::file::read_text_bounded;
 use crate::config::without_secret;
-use crate::signals::bus::Host;
 use crate::signals::bus::systemd::Systemd;
+use crate::signals::bus::{Host, plain};
 
 const UNIT: &str = "zincati.service";
 
@@ -56,7 +56,7 @@ fn server(updates: Updates, own_server: Option<&str>) -> Option<String> {
     let url = updates.base_url.unwrap_or_default();
     let is_own =
         own_server.is_some_and(|own| own.trim_end_matches('/') == url.trim_end_matches('/'));
-    (!is_own).then(|| super::plain(&without_secret(&url)))
+    (!is_own).then(|| plain(&without_secret(&url)))
 }
 
 /// The fragments in the order in which Zincati reads them.

@@ -113,11 +113,16 @@ async fn what_speaks_no_tls_where_tls_is_spoken_grants_nothing() {
     }
 }
 
+/// Statuses, most of them near those that mean something.
+fn status() -> impl Strategy<Value = u16> {
+    prop_oneof![2 => 199..210_u16, 2 => 299..600_u16, 1 => any::<u16>()]
+}
+
 /// Bytes of an answer, from right to hopeless.
 fn answer() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         4 => Just("HTTP/1.1 200 OK".to_owned()),
-        2 => (0..1000_u16).prop_map(|status| format!("HTTP/1.1 {status} Word")),
+        2 => status().prop_map(|status| format!("HTTP/1.1 {status} Word")),
         1 => "HTTP/[0-9].[0-9] [0-9]{0,4} \\PC{0,8}",
         1 => "(ICY|http/1.1|HTTP/1.1  |HTTP/1.1\t|\\PC{0,6}) ?200( OK)?",
     ];
@@ -200,12 +205,12 @@ proptest! {
 
     #[test]
     fn any_answer_is_understood_or_said_to_be_none(
-        status: u16,
+        status in status(),
         retry_after in proptest::option::of("\\PC{0,40}"),
         body in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         let now = clock::now().wall;
-        for status in [status, status % 700, 200] {
+        for status in [status, 200] {
             let answer = read_answer(status, retry_after.as_deref(), &body, now);
             let granted = answer == SlotAnswer::Granted;
             prop_assert!(!granted || status == 200);

@@ -7,6 +7,10 @@
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(test)]
+mod noise;
+#[cfg(test)]
+pub(crate) mod odd;
+#[cfg(test)]
 pub(crate) mod private;
 pub mod retry;
 pub mod systemd;
@@ -19,8 +23,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zbus::{Connection, DBusError, DynamicType, OwnedVariant};
 
+use crate::fleetlock::clean_value;
+
 /// How long an ordinary call may take: the callee runs already and answers from memory.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Longest text of a stranger that is kept, in characters.
+const PLAIN_LENGTH: usize = 128;
 
 /// How long connecting may take: the bus is a local socket.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -323,9 +332,11 @@ impl BusError {
     /// The callee's own words, where it answered with an error.
     pub fn words(&self) -> Option<String> {
         match self {
-            Self::Call { source: zbus::Error::MethodError(_, text, _), .. } => text.clone(),
+            Self::Call { source: zbus::Error::MethodError(_, text, _), .. } => {
+                text.as_deref().map(clean_value)
+            }
             Self::Call { source: zbus::Error::FDO(error), .. } => {
-                error.description().map(str::to_owned)
+                error.description().map(clean_value)
             }
             Self::Call { .. }
             | Self::Connect { .. }
@@ -364,7 +375,12 @@ impl BusError {
     }
 }
 
-/// An error with all its sources in one line.
+/// A stranger's text: on one line and not too long, and else as it came.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(PLAIN_LENGTH).collect()
+}
+
+/// An error with all its sources in one line. Part of it are a stranger's words.
 pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -373,7 +389,7 @@ pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
         text.push_str(&source.to_string());
         next = source.source();
     }
-    text
+    clean_value(&text)
 }
 
 fn error_name(error: &zbus::Error) -> Option<String> {
