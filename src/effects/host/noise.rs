@@ -72,3 +72,28 @@ async fn every_odd_answer_to_every_question_is_named() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_look_that_hangs_has_no_second_one_beside_it() {
+    let looks = std::sync::Arc::default();
+    let (free, hangs) = std::sync::mpsc::channel::<()>();
+    let (started, begun) = tokio::sync::oneshot::channel();
+    let first = super::alone(&looks, move || {
+        let _ = started.send(());
+        let _ = hangs.recv();
+    });
+    tokio::select! {
+        _ = first => panic!("it does not hang"),
+        begun = begun => begun.unwrap(),
+    }
+    // The first one is no longer waited for, and still there.
+    let (second, mut ran) = tokio::sync::oneshot::channel();
+    let mut next = Box::pin(super::alone(&looks, move || second.send(())));
+    for _ in 0..100 {
+        assert!(futures::poll!(&mut next).is_pending());
+        tokio::task::yield_now().await;
+    }
+    assert!(ran.try_recv().is_err(), "a second look began beside it");
+    drop(free);
+    next.await.unwrap().unwrap();
+}

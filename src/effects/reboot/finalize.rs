@@ -114,7 +114,7 @@ async fn transaction(link: &Link, staged: &Staged, name: &str, attempt: &Attempt
         // Without `Start` nothing happens: the daemon drops the transaction with our connection.
         Err(error) => return End::NotBegun(error.words().unwrap_or_else(|| error.text())),
     };
-    // Other kinds of address run a program or reach another machine.
+    // Another kind of address may lead to another machine.
     if !address.starts_with("unix:") || address.contains(';') {
         let found = clean_value(&address);
         return End::NotBegun(format!("the transaction: expected a local socket, found {found:?}"));

@@ -52,6 +52,8 @@ pub struct Host {
     pub root: PathBuf,
     /// Two reboot calls in a row can bring logind down, so that only one is ever under way.
     pub(crate) reboot: Arc<tokio::sync::Mutex<()>>,
+    /// Held by a look at a file system that may hang, so that there is only one.
+    pub(crate) looks: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// An open connection to a bus.
@@ -164,7 +166,7 @@ impl std::fmt::Display for Bus {
 impl Host {
     /// A host seen through this bus and below this folder.
     pub fn new(bus: Bus, root: impl Into<PathBuf>) -> Self {
-        Self { bus, root: root.into(), reboot: Arc::default() }
+        Self { bus, root: root.into(), reboot: Arc::default(), looks: Arc::default() }
     }
 
     /// Where an absolute path of the host is seen.
