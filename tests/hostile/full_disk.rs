@@ -97,7 +97,13 @@ fn ask(id: &str) -> Ask {
 fn child_that_hands_out_slots() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let folder = Path::new(&folder);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // strace counts for each thread, so that all writes must come from one.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .thread_keep_alive(std::time::Duration::from_secs(3600))
+        .build()
+        .unwrap();
     let told = runtime.block_on(async {
         let (store, slots) = FileStore::open(&folder.join("state")).unwrap();
         let policies: Policies = [("g".to_owned(), GroupPolicy { slots: 2 })].into();

@@ -3,4 +3,5 @@
 //! What a room can show by itself stands beside its code, in `src/**/noise.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod front_desk;
 mod full_disk;

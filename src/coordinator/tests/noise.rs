@@ -218,3 +218,24 @@ proptest! {
         }
     }
 }
+
+#[tokio::test]
+async fn no_id_forges_a_metric() {
+    let (_kept, folder) = folder();
+    let rig = Rig::start(&folder, &[("default", 9)]).await;
+    for id in [r#"a\"} 1"#, r"\\", r#"\\\""#, "n{}=,#", "é\u{202e}x"] {
+        assert_eq!(rig.post("pre-reboot", "", "default", id).await.word(), "200 granted", "{id}");
+    }
+    let answer = rig.raw("GET /metrics HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    let held = "lockkeeper_coordinator_held_since_seconds{group=\"default\",id=\"";
+    let lines: Vec<&str> = answer.body.lines().filter(|line| line.starts_with(held)).collect();
+    assert_eq!(lines.len(), 5, "{}", answer.body);
+    for line in lines {
+        let (id, rest) = line[held.len()..].rsplit_once("\"} ").unwrap();
+        assert!(rest.parse::<u64>().is_ok(), "{line}");
+        // Every quote within the label is escaped, and so is every backslash.
+        let bare = id.replace("\\\\", "").replace("\\\"", "");
+        assert!(!bare.contains(['"', '\\']), "{line}");
+    }
+    rig.stop().await;
+}

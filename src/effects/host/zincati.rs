@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use crate::config::file::read_text_bounded;
 use crate::config::without_secret;
+use crate::fleetlock::clean_value;
 use crate::signals::bus::systemd::Systemd;
 use crate::signals::bus::{Host, plain};
 
@@ -44,7 +45,8 @@ pub(super) async fn other_server(
     let mut merged = Updates::default();
     for file in fragments(host)? {
         let text = read(&file)?;
-        merge(&mut merged, &text).map_err(|why| format!("{}: {why}", file.display()))?;
+        merge(&mut merged, &text)
+            .map_err(|why| clean_value(&format!("{}: {why}", file.display())))?;
     }
     Ok(server(merged, own_server))
 }
@@ -203,5 +205,21 @@ mod tests {
     fn broken_fragments_are_named() {
         let error = merged(&[("etc/zincati/config.d/50-a.toml", "[updates")], None).unwrap_err();
         assert!(error.starts_with("no TOML: "), "{error}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_fragment_is_understood_or_named(
+            text in "(\\PC|\n|\"|\\[|=|updates|\\.|fleet_lock|strategy|base_url|enabled|true| ){0,24}",
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..60),
+        ) {
+            for content in [text.as_bytes(), &bytes] {
+                let root = tempfile::tempdir().unwrap();
+                let file = root.path().join("50-a.toml");
+                fs::write(&file, content).unwrap();
+                let read = read(&file).and_then(|text| merge(&mut Updates::default(), &text));
+                proptest::prop_assert!(read.is_ok_and(|()| true) || !content.is_empty());
+            }
+        }
     }
 }
