@@ -181,7 +181,8 @@ fn every_wrong_shape_of_every_key_is_named_with_file_and_key() {
 fn what_is_no_file_is_named_and_not_waited_for() {
     use std::os::unix::fs::symlink;
     use std::path::Path;
-    let cases: [(&str, fn(&Path)); 8] = [
+    type Make = fn(&Path);
+    let cases: [(&str, Make); 8] = [
         ("found a folder", |at| std::fs::create_dir(at).unwrap()),
         ("found a pipe", |at| nix::unistd::mkfifo(at, nix::sys::stat::Mode::S_IRWXU).unwrap()),
         ("a device", |at| symlink("/dev/zero", at).unwrap()),

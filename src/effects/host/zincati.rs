@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::config::file::read_text_bounded;
 use crate::config::without_secret;
@@ -84,7 +84,7 @@ fn fragments(host: &Host) -> Result<Vec<PathBuf>, String> {
 }
 
 /// A fragment's text. Devices and the like count as empty: a link to /dev/null masks a fragment.
-fn read(file: &PathBuf) -> Result<String, String> {
+fn read(file: &Path) -> Result<String, String> {
     let failed = |error| format!("{}: {error}", file.display());
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {

@@ -237,7 +237,8 @@ fn with_a_slot_the_same_world_leads_to_a_reboot() {
 #[test]
 fn what_is_no_file_is_set_aside_at_once() {
     use std::os::unix::fs::symlink;
-    let cases: [(&str, fn(&Path)); 5] = [
+    type Make = fn(&Path);
+    let cases: [(&str, Make); 5] = [
         ("a folder", |at| fs::create_dir(at).unwrap()),
         ("a pipe", |at| nix::unistd::mkfifo(at, nix::sys::stat::Mode::S_IRWXU).unwrap()),
         ("an endless device", |at| symlink("/dev/zero", at).unwrap()),

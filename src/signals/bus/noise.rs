@@ -110,7 +110,7 @@ async fn words_of_systemd_are_plain() {
 }
 
 /// A socket at which somebody says this, piece by piece, once he is spoken to, and hangs up.
-async fn talker(says: Vec<u8>) -> (tempfile::TempDir, Bus, tokio::task::JoinHandle<()>) {
+fn talker(says: Vec<u8>) -> (tempfile::TempDir, Bus, tokio::task::JoinHandle<()>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bus");
     let listener = UnixListener::bind(&path).unwrap();
@@ -156,7 +156,7 @@ fn whoever_is_no_bus_is_refused_and_takes_no_memory() {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     let asked = TestRunner::new(config).run(&says(), |says| {
         let connected = runtime.block_on(async {
-            let (_folder, bus, task) = talker(says).await;
+            let (_folder, bus, task) = talker(says);
             let connected = tokio::time::timeout(Duration::from_secs(60), bus.connect()).await;
             task.abort();
             connected.expect("neither refused nor connected")

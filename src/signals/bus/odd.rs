@@ -38,7 +38,7 @@ pub(crate) fn odd(kind: usize) -> Variant<'static> {
         18 => Variant::from(Array::new(&Signature::try_from("s").unwrap())),
         19 => Variant::from(Array::new(&Signature::try_from("a{sv}").unwrap())),
         20 => Variant::new(vec!["a"; 50_000]),
-        21 => Variant::new(vec![HashMap::<String, Variant<'_>>::new(); 0]),
+        21 => Variant::new(Vec::<HashMap<String, Variant<'_>>>::new()),
         22 => Variant::new(many_deployments()),
         23 => Variant::new(HashMap::from([("booted", "yes")])),
         24 => Variant::new((FORGED,)),

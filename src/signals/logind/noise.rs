@@ -1,6 +1,6 @@
 //! Signals of every shape and of anybody: only the owner's own word that the host goes down counts.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 
 use std::time::Duration;
 

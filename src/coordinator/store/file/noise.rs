@@ -74,7 +74,8 @@ proptest! {
 
 #[test]
 fn what_is_no_file_stops_the_start_at_once() {
-    let cases: [(&str, fn(&Path)); 5] = [
+    type Make = fn(&Path);
+    let cases: [(&str, Make); 5] = [
         ("found a folder", |at| fs::create_dir(at).unwrap()),
         ("found a pipe", |at| nix::unistd::mkfifo(at, nix::sys::stat::Mode::S_IRWXU).unwrap()),
         ("device", |at| symlink("/dev/zero", at).unwrap()),
