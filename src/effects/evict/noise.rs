@@ -111,7 +111,10 @@ proptest! {
         cause in "(\\PC|\n|disruption budget |still being processed| ){0,8}",
         raw in proptest::collection::vec(any::<u8>(), 0..60),
         is_status: bool,
+        times in proptest::sample::select(vec![1_usize, 1000]),
     ) {
+        let message = message.repeat(times);
+        let cause = cause.repeat(times);
         let status = serde_json::json!({
             "kind": "Status", "apiVersion": "v1", "code": code, "reason": "TooManyRequests",
             "message": message,
