@@ -10,7 +10,7 @@ use super::{BUSY_TRIES, REST, Staged, os_interface};
 use crate::fleetlock::clean_value;
 use crate::lifecycle::RebootAnswer;
 use crate::model::AttemptId;
-use crate::signals::bus::{BusError, CALL_TIMEOUT, Link, one_line};
+use crate::signals::bus::{BusError, CALL_TIMEOUT, Link, build, one_line};
 
 /// How long connecting to a transaction's socket may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -120,7 +120,7 @@ async fn transaction(link: &Link, staged: &Staged, name: &str, attempt: &Attempt
         return End::NotBegun(format!("the transaction: expected a local socket, found {found:?}"));
     }
     let builder = zbus::connection::Builder::address(address.as_str()).p2p();
-    let peer = match tokio::time::timeout(CONNECT_TIMEOUT, builder.build()).await {
+    let peer = match tokio::time::timeout(CONNECT_TIMEOUT, build(builder)).await {
         Ok(Ok(peer)) => peer,
         Ok(Err(error)) => return End::NotBegun(format!("the transaction: {}", one_line(&error))),
         Err(_) => return End::NotBegun("the transaction does not answer".to_owned()),

@@ -234,6 +234,22 @@ fn with_a_slot_the_same_world_leads_to_a_reboot() {
     let [Effect::Drain { .. }, Effect::Reboot { .. }, ..] = &done[..] else { panic!("{done:?}") };
 }
 
+/// Each stage with a slot that only the record knows of, in the boot of the record.
+#[test]
+fn a_slot_that_only_the_record_knows_of_is_no_grant() {
+    let boot = BootMark { id: BootId::parse(&"1".repeat(32)).unwrap(), soft_reboots: 0 };
+    let since = "2026-11-30T11:00:00Z".parse().unwrap();
+    let denied = SlotAnswer::Denied { kind: "k".into(), value: "v".into(), retry_after: None };
+    for stage in crate::lifecycle::Stage::ALL {
+        let mut record = Record::default();
+        record.core.stage = stage;
+        record.core.slot = crate::lifecycle::Slot::Held { since };
+        record.core.boot = Some(boot.clone());
+        let done = harm_done(record, boot.clone(), &denied);
+        assert!(done.is_empty(), "{}: {done:?}", stage.name());
+    }
+}
+
 #[test]
 fn what_is_no_file_is_set_aside_at_once() {
     use std::os::unix::fs::symlink;

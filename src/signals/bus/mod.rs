@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio_util::task::AbortOnDropHandle;
 use zbus::{Connection, DBusError, DynamicType, OwnedVariant};
 
 use crate::fleetlock::clean_value;
@@ -140,7 +141,7 @@ impl Bus {
             Self::System => zbus::connection::Builder::system(),
             Self::At(address) => zbus::connection::Builder::address(address.as_str()),
         };
-        match tokio::time::timeout(CONNECT_TIMEOUT, builder.build()).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT, build(builder)).await {
             Ok(Ok(connection)) => Ok(Link { connection }),
             Ok(Err(source)) => Err(BusError::Connect { address: self.to_string(), source }),
             Err(_) => Err(BusError::TimedOut {
@@ -375,6 +376,13 @@ impl BusError {
     pub fn text(&self) -> String {
         one_line(self)
     }
+}
+
+/// Makes a connection, in a task of its own: the library breaks down over some of what somebody can
+/// say who is no bus (an empty line), and must not take anything along.
+pub(crate) async fn build(builder: zbus::connection::Builder<'static>) -> zbus::Result<Connection> {
+    let building = AbortOnDropHandle::new(tokio::spawn(builder.build()));
+    building.await.unwrap_or_else(|_| Err(zbus::Error::Failure("no bus answers there".to_owned())))
 }
 
 /// A stranger's text: on one line and not too long, and else as it came.

@@ -150,6 +150,15 @@ fn says() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(part, 1..6).prop_map(|parts| parts.join(&0xfe))
 }
 
+/// Over the first one the library broke down.
+#[tokio::test]
+async fn one_that_says_a_line_and_no_more_is_refused() {
+    for says in ["\n", "\r\n", "OK\n", "OK 0123456789abcdef0123456789abcdef\r\n\n", ""] {
+        let (_folder, bus, _task) = talker(says.into());
+        assert!(matches!(bus.connect().await, Err(BusError::Connect { .. })), "{says:?}");
+    }
+}
+
 #[test]
 fn whoever_is_no_bus_is_refused_and_takes_no_memory() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
