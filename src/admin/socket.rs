@@ -367,5 +367,8 @@ impl Connected<IncomingStream<'_, Bounded<UnixListener>>> for Caller {
 }
 
 #[cfg(test)]
+#[path = "socket_noise.rs"]
+mod noise;
+#[cfg(test)]
 #[path = "socket_tests.rs"]
 mod tests;

@@ -12,15 +12,15 @@ use crate::admin::{Client, ClientError, sample};
 use crate::lifecycle::Waiting;
 
 /// An agent's sockets in a folder of their own, with the loop's ends of the wires.
-struct Agent {
-    dir: tempfile::TempDir,
+pub(super) struct Agent {
+    pub(super) dir: tempfile::TempDir,
     snapshots: watch::Sender<Snapshot>,
-    orders: mpsc::Receiver<Order>,
+    pub(super) orders: mpsc::Receiver<Order>,
     served: JoinHandle<Result<(), ListenError>>,
 }
 
 impl Agent {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (snapshots, receiver) = watch::channel(sample::draining());
         let (sender, orders) = mpsc::channel(1);
@@ -33,7 +33,7 @@ impl Agent {
         Self { dir, snapshots, orders, served }
     }
 
-    fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Client {
         Client::new(self.dir.path())
     }
 

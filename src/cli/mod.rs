@@ -50,7 +50,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             // Several errors are several lines, each of which says whose it is.
             for line in format!("{error:#}").lines() {
-                let _ = writeln!(io::stderr(), "lockkeeper: {line}");
+                let _ = writeln!(io::stderr(), "lockkeeper: {}", words::clean(line));
             }
             ExitCode::FAILURE
         }

@@ -8,6 +8,7 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use reqwest::header::{HeaderValue, USER_AGENT};
 
 use crate::config::Credentials;
+use crate::config::file::{read_bounded, read_text_bounded};
 
 use super::files::Stamps;
 
@@ -18,6 +19,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_secs(super::WATCH_SECONDS as u64 + 10);
 /// Our requests are some kB.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+/// A CA bundle of a whole distribution is about 250 kB, a kubeconfig some kB.
+const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The service account that a pod is given.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -129,13 +132,17 @@ fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, CredentialError> {
         expected: expected.to_owned(),
         found,
     };
+    let whole = read_bounded(path, FILE_BYTES_MAX);
+    let unreadable = |source| CredentialError::Unreadable {
+        path: path.to_owned(),
+        expected: "a kubeconfig",
+        source,
+    };
+    // The library has no bound, and would wait for the other end of a pipe.
+    whole.map_err(unreadable)?;
     match Kubeconfig::read_from(path) {
         Ok(kubeconfig) => Ok(kubeconfig),
-        Err(KubeconfigError::ReadConfig(source, _)) => Err(CredentialError::Unreadable {
-            path: path.to_owned(),
-            expected: "a kubeconfig",
-            source,
-        }),
+        Err(KubeconfigError::ReadConfig(source, _)) => Err(unreadable(source)),
         // The snippet that the parser would show may hold a token or a key.
         Err(KubeconfigError::Parse(error)) => {
             Err(shape("the YAML of a kubeconfig", one_line(&error.without_snippet().to_string())))
@@ -285,7 +292,7 @@ fn check_pem(path: &str, label: &str, expected: &'static str) -> Result<(), Cred
 
 fn read(path: &str, expected: &'static str) -> Result<String, CredentialError> {
     let unreadable = |source| CredentialError::Unreadable { path: path.into(), expected, source };
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let text = read_text_bounded(Path::new(path), FILE_BYTES_MAX).map_err(unreadable)?;
     if text.trim().is_empty() {
         return Err(CredentialError::Shape {
             path: path.into(),

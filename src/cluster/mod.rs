@@ -8,7 +8,10 @@ mod credentials;
 #[cfg(test)]
 pub(crate) mod fake;
 mod files;
+mod guard;
 mod identity;
+#[cfg(test)]
+pub(crate) mod noise;
 mod retry;
 #[cfg(test)]
 mod tests;
@@ -20,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use kube::client::ClientBuilder;
 use tokio::sync::{Mutex, watch};
 
 use crate::config::{Credentials, NodeSettings};
@@ -30,6 +34,7 @@ pub use identity::{host_name, self_check};
 pub(crate) use retry::Retry;
 
 use files::Stamps;
+use guard::Guard;
 
 /// How long one watch lasts before it is begun anew, seconds. The API server ends it by then, so a
 /// connection that is silent for longer is dead.
@@ -61,6 +66,8 @@ struct Inner {
     settings: NodeSettings,
     refused: AtomicBool,
     held: Mutex<Held>,
+    /// Held while a client is built, also by one that is no longer waited for.
+    building: Arc<Mutex<()>>,
     present: watch::Sender<Present>,
 }
 
@@ -91,6 +98,7 @@ impl Cluster {
                 settings: settings.clone(),
                 refused: AtomicBool::new(false),
                 held: Mutex::default(),
+                building: Arc::default(),
                 present: watch::Sender::default(),
             }),
         }
@@ -123,7 +131,7 @@ impl Cluster {
         let loaded = credentials::load(&self.inner.settings.credentials).await;
         held.stamps = loaded.stamps;
         let built = match loaded.config {
-            Ok(config) => build(config, &loaded.origin).await,
+            Ok(config) => build(config, &loaded.origin, &self.inner.building).await,
             Err(error) => Err(error),
         };
         // Told even of a failure: whoever holds the old client must not go on with it.
@@ -268,11 +276,25 @@ fn expired(client: &kube::Client) -> bool {
     client.valid_until().is_some_and(|until| jiff::Timestamp::now() >= until)
 }
 
-/// Builds off the runtime's threads, since a credential plugin is run and awaited in place.
-async fn build(config: kube::Config, origin: &str) -> Result<kube::Client, CredentialError> {
+/// Builds off the runtime's threads, since a credential plugin is run and awaited in place. One that
+/// hangs keeps its thread, so that the next try waits for it.
+async fn build(
+    config: kube::Config,
+    origin: &str,
+    building: &Arc<Mutex<()>>,
+) -> Result<kube::Client, CredentialError> {
     let unusable = |why: String| CredentialError::Unusable { origin: origin.to_owned(), why };
-    let building = tokio::task::spawn_blocking(move || kube::Client::try_from(config));
-    match tokio::time::timeout(BUILD_TIMEOUT, building).await {
+    let alone = building.clone();
+    let built = async move {
+        let alone = alone.lock_owned().await;
+        tokio::task::spawn_blocking(move || {
+            let _alone = alone;
+            let builder = ClientBuilder::try_from(config)?;
+            Ok(builder.with_layer(&Guard::default()).build())
+        })
+        .await
+    };
+    match tokio::time::timeout(BUILD_TIMEOUT, built).await {
         Ok(Ok(Ok(client))) => Ok(client),
         Ok(Ok(Err(error))) => Err(unusable(trouble::describe(&error))),
         Ok(Err(error)) => Err(unusable(error.to_string())),

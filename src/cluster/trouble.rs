@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use crate::fleetlock::clean_value;
 use crate::lifecycle::NodeTrouble;
 
 /// An error of the client in the cycle's words.
@@ -26,7 +27,7 @@ pub(super) fn trouble(error: &kube::Error) -> NodeTrouble {
 pub(super) fn describe(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         let message = if status.message.is_empty() { &status.reason } else { &status.message };
-        return format!("{} {message}", status.code);
+        return clean_value(&format!("{} {message}", status.code));
     }
     let mut parts: Vec<String> = Vec::new();
     let mut next: Option<&dyn Error> = Some(error);
@@ -43,7 +44,7 @@ pub(super) fn describe(error: &kube::Error) -> String {
     }
     parts.retain(|part| !part.is_empty());
     parts.dedup();
-    parts.join(": ")
+    clean_value(&parts.join(": "))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 
 mod build;
 mod error;
+pub mod file;
 mod folder;
 mod fragment;
 mod keys;

@@ -3,4 +3,5 @@
 mod concurrent;
 mod desk;
 mod http;
+mod noise;
 mod rig;

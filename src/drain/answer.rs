@@ -160,11 +160,11 @@ fn too_many_requests(reply: &Reply, retry_after: Option<Duration>) -> Answer {
 fn between(text: &str, before: &str, after: &str) -> Option<String> {
     let (_, rest) = text.split_once(before)?;
     let (found, _) = rest.split_once(after)?;
-    (!found.is_empty()).then(|| found.to_owned())
+    (!found.is_empty()).then(|| says(found))
 }
 
 /// A server's words, bounded and on one line.
-fn says(text: &str) -> String {
+pub(super) fn says(text: &str) -> String {
     text.chars().take(SAYS_LENGTH).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::answer::says;
 use super::queue::PodId;
 
 /// Why a pod does not leave.
@@ -80,7 +81,7 @@ pub fn in_order(mut obstacles: Vec<Obstacle>) -> Vec<Obstacle> {
 impl Obstacle {
     /// This pod stands in the way.
     pub fn of(pod: &PodId, kind: ObstacleKind) -> Self {
-        Self { namespace: pod.namespace.clone(), pod: pod.name.clone(), kind }
+        Self { namespace: says(&pod.namespace), pod: says(&pod.name), kind }
     }
 }
 

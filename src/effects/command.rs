@@ -163,6 +163,9 @@ async fn keep(pipe: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>, length: 
 }
 
 #[cfg(test)]
+mod noise;
+
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::command;
 use crate::config::HealthSettings;
 use crate::lifecycle::Health;
-use crate::signals::bus::Host;
 use crate::signals::bus::systemd::Systemd;
+use crate::signals::bus::{Host, plain};
 
 /// Looks at the units, then runs the checks one after the other in the order of their names.
 /// What cannot be looked at is not well.
@@ -76,7 +76,7 @@ fn checks(folder: &Path) -> Result<Vec<PathBuf>, String> {
 
 /// Runs one check; its complaint, if it has one.
 async fn run(file: &Path, settings: &HealthSettings) -> Option<String> {
-    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = plain(&file.file_name().unwrap_or_default().to_string_lossy());
     let fault = match file.metadata() {
         Ok(metadata) => file_fault(&metadata),
         Err(error) => Some(format!("cannot be read: {error}")),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::config::file::read_bounded;
 use crate::lifecycle::Record;
 
 /// The version that this agent writes and reads. Fields may be added within it; what an older
@@ -130,16 +131,14 @@ impl Store {
 
 fn read(path: &Path) -> Result<Option<Record>, RecordError> {
     let fail = |source| RecordError::Read { path: path.to_owned(), source };
-    match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(fail(error)),
-        Ok(meta) if meta.len() > SIZE_MAX => {
-            return Err(RecordError::Shape { path: path.to_owned(), expected: "at most 4 MiB" });
+    match read_bounded(path, SIZE_MAX) {
+        Ok(bytes) => parse(&bytes, path).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            Err(RecordError::Shape { path: path.to_owned(), expected: "at most 4 MiB" })
         }
-        Ok(_) => {}
+        Err(error) => Err(fail(error)),
     }
-    let bytes = fs::read(path).map_err(fail)?;
-    parse(&bytes, path).map(Some)
 }
 
 /// Reads the bytes of a record; `path` is for the error only.
@@ -178,6 +177,9 @@ fn checksum(body: &[u8]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod noise;
 
 #[cfg(test)]
 mod tests {

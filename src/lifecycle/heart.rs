@@ -120,10 +120,12 @@ impl<'a> Heart<'a> {
             outcome,
         });
         self.state.record.core.stage = to;
+        // A grant counts where it was given, and not because a record says that there was one.
+        let granted = self.state.run.confirmed.filter(|_| from == Stage::Requesting);
         self.state.run = Run { began: self.now.since_boot, ..Run::default() };
         self.state.view.slot_answer = None;
-        if from == Stage::Requesting && to == Stage::Draining {
-            self.state.run.confirmed = Some(self.now.since_boot);
+        if to == Stage::Draining {
+            self.state.run.confirmed = granted;
         }
         let stages = &mut self.state.record.stages;
         stages.push(StageTime { stage: to, since: self.now.wall });

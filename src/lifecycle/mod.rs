@@ -14,7 +14,7 @@ mod recover;
 mod state;
 mod step;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verdict;
 mod waiting;
 

@@ -14,6 +14,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
 use crate::cluster::{Cluster, Connection, Retry, WATCH_SECONDS};
+use crate::fleetlock::clean_value;
 use crate::lifecycle::{Event, NodeTrouble, NodeView};
 use crate::model::{BootId, NodeUid};
 
@@ -28,10 +29,11 @@ const PROVEN_AFTER: Duration = Duration::from_secs(10);
 /// Grace beyond the server's own end of a watch.
 const WATCH_GRACE: Duration = Duration::from_secs(5);
 
-/// What the cycle looks at in a Node. Heartbeats leave it unchanged.
+/// What the cycle looks at in a Node, whose texts anybody with the right may have written: on one
+/// line and of bounded length. Heartbeats leave it unchanged.
 pub fn view(node: &Node) -> NodeView {
-    let annotation =
-        |key: &str| node.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
+    let annotations = node.metadata.annotations.as_ref();
+    let annotation = |key: &str| annotations.and_then(|all| all.get(key)).map(|it| clean_value(it));
     let status = node.status.as_ref();
     let conditions = status.and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
@@ -53,11 +55,12 @@ pub fn view(node: &Node) -> NodeView {
 /// The condition's own words.
 fn not_ready_because(ready: Option<&NodeCondition>) -> String {
     let Some(ready) = ready else { return "its kubelet has not reported".to_owned() };
-    let part = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let part =
+        |text: &Option<String>| text.as_deref().map(clean_value).filter(|text| !text.is_empty());
     match (part(&ready.reason), part(&ready.message)) {
         (Some(reason), Some(message)) => format!("{reason}: {message}"),
         (Some(text), None) | (None, Some(text)) => text,
-        (None, None) => format!("Ready is {}", ready.status),
+        (None, None) => clean_value(&format!("Ready is {}", ready.status)),
     }
 }
 

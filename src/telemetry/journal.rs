@@ -16,11 +16,11 @@ pub fn transition(transition: &Transition) {
     let from = transition.from.name();
     let to = transition.to.name();
     let because = transition.because.name();
-    let detail = transition.detail.as_deref();
+    let detail = transition.detail.as_deref().map(one_line);
     let attempt = transition.attempt.as_ref().map(|attempt| attempt.as_str());
     let target = transition.target.as_ref().map(|target| target.identity.as_str());
     let outcome = transition.outcome.map(|outcome| outcome.name());
-    let sentence = sentence(transition);
+    let sentence = one_line(&sentence(transition));
     macro_rules! log {
         ($level:ident) => {
             $level!(
@@ -28,7 +28,7 @@ pub fn transition(transition: &Transition) {
                 lockkeeper_from = from,
                 lockkeeper_to = to,
                 lockkeeper_because = because,
-                lockkeeper_detail = detail,
+                lockkeeper_detail = detail.as_deref(),
                 lockkeeper_attempt = attempt,
                 lockkeeper_target = target,
                 lockkeeper_outcome = outcome,
@@ -49,15 +49,11 @@ pub fn waiting(waiting: &Waiting, since: Timestamp) {
     let id = Message::Waiting.id();
     let because = waiting.code();
     let since = since.to_string();
+    let text = one_line(&waiting.to_string());
     if is_passing(waiting) {
-        debug!(
-            message_id = id,
-            lockkeeper_because = because,
-            lockkeeper_since = since,
-            "{waiting}"
-        );
+        debug!(message_id = id, lockkeeper_because = because, lockkeeper_since = since, "{text}");
     } else {
-        info!(message_id = id, lockkeeper_because = because, lockkeeper_since = since, "{waiting}");
+        info!(message_id = id, lockkeeper_because = because, lockkeeper_since = since, "{text}");
     }
 }
 
@@ -78,6 +74,12 @@ fn sentence(transition: &Transition) -> String {
         text.push_str(&format!(", outcome {}", outcome.name()));
     }
     text
+}
+
+/// Part of it may be what a stranger or an older record says: it is one entry, and changes no
+/// terminal.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Whether it passes within seconds when all is well.
@@ -131,5 +133,44 @@ fn is_passing(waiting: &Waiting) -> bool {
         | Waiting::SettleTime
         | Waiting::Halted { .. }
         | Waiting::RecordUnwritable(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::lifecycle::{Because, Stage};
+    use crate::signals::bus::odd::FORGED;
+
+    #[test]
+    fn no_text_of_a_stranger_forges_an_entry() {
+        let forged = || FORGED.to_owned();
+        let told = Transition {
+            from: Stage::Waiting,
+            to: Stage::Requesting,
+            because: Because::NoRecord,
+            detail: Some(forged()),
+            attempt: None,
+            target: None,
+            outcome: None,
+        };
+        let reasons = [
+            Waiting::HostUnreadable(vec![forged()]),
+            Waiting::NotWell(vec![forged()]),
+            Waiting::SystemUnknown(Some(forged())),
+            Waiting::UsersLoggedIn(vec![forged()]),
+        ];
+        let heard = crate::telemetry::heard(|| {
+            transition(&told);
+            for reason in &reasons {
+                waiting(reason, Timestamp::UNIX_EPOCH);
+            }
+        });
+        let lines: Vec<&str> = heard.lines().collect();
+        assert_eq!(lines.len(), 1 + reasons.len(), "{heard:?}");
+        assert!(!heard.chars().any(|c| c.is_control() && c != '\n'), "{heard:?}");
+        assert!(lines.iter().all(|line| line.contains("LOCKKEEPER_TO=rebooting")), "{heard}");
     }
 }

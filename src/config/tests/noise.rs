@@ -111,3 +111,118 @@ fn depth_and_length_are_bounded() {
         "a.toml: and more errors than the 50 above"
     );
 }
+
+/// One value of every kind that TOML has, and some of bad will.
+fn shapes() -> Vec<String> {
+    let mut shapes: Vec<String> = [
+        "\"\"",
+        "\"x\"",
+        "\"-1\"",
+        "\"\\u0000\"",
+        "\"a\\nb\"",
+        "\"\\u001b[2J\"",
+        "0",
+        "-1",
+        "1",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "1.5",
+        "-0.0",
+        "inf",
+        "nan",
+        "1e308",
+        "true",
+        "false",
+        "1979-05-27T07:32:00Z",
+        "1979-05-27",
+        "07:32:00",
+        "[]",
+        "[\"\"]",
+        "[1]",
+        "[[]]",
+        "[{}]",
+        "[\"a\", 1]",
+        "{}",
+        "{ a = 1 }",
+        "{ \"\" = \"\" }",
+        "{ a = { b = {} } }",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    shapes.push(format!("\"{}\"", "x".repeat(100_000)));
+    shapes.push(format!("[{}]", "\"x\", ".repeat(10_000)));
+    shapes.push("[".repeat(60) + &"]".repeat(60));
+    shapes
+}
+
+#[test]
+fn every_wrong_shape_of_every_key_is_named_with_file_and_key() {
+    let mut wrong = 0;
+    for key in &KEYS {
+        for shape in shapes() {
+            let Err(errors) = load_quickly(format!("{} = {shape}\n", key.name)) else { continue };
+            wrong += 1;
+            for error in errors.iter() {
+                let text = error.to_string();
+                let shown: String = shape.chars().take(40).collect();
+                assert!(text.starts_with("a.toml"), "{} = {shown}: {text}", key.name);
+                let last = key.name.rsplit('.').next().unwrap();
+                let more = text.ends_with("and more errors than the 50 above");
+                assert!(more || text.contains(last), "{} = {shown}: {text}", key.name);
+                assert!(!text.chars().any(char::is_control), "{} = {shown}: {text:?}", key.name);
+                assert!(text.len() < 1000, "{} = {shown}: {} bytes", key.name, text.len());
+            }
+        }
+    }
+    assert!(wrong > KEYS.len() * 20, "only {wrong} shapes were wrong");
+}
+
+#[test]
+fn what_is_no_file_is_named_and_not_waited_for() {
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+    type Make = fn(&Path);
+    let cases: [(&str, Make); 8] = [
+        ("found a folder", |at| std::fs::create_dir(at).unwrap()),
+        ("found a pipe", |at| nix::unistd::mkfifo(at, nix::sys::stat::Mode::S_IRWXU).unwrap()),
+        ("a device", |at| symlink("/dev/zero", at).unwrap()),
+        ("symbolic links", |at| symlink("a.toml", at).unwrap()),
+        ("link to nothing", |at| symlink("nowhere", at).unwrap()),
+        ("more", |at| std::fs::File::create(at).unwrap().set_len(1 << 40).unwrap()),
+        ("UTF-8", |at| std::fs::write(at, b"a = \"\xff\"").unwrap()),
+        ("", |at| std::fs::write(at, "\0\0\0").unwrap()),
+    ];
+    for (expected, make) in cases {
+        let root = host(&[("etc/lockkeeper/config.d/b.toml", "")]);
+        let file = root.path().join("etc/lockkeeper/config.d/a.toml");
+        make(&file);
+        let errors = crate::config::load(root.path()).unwrap_err();
+        let text = errors.to_string();
+        assert!(text.contains("a.toml") && text.contains(expected), "{expected}: {text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_shipped_file_cut_or_changed_anywhere_is_answered(
+        at: proptest::sample::Index,
+        noise in "(\\PC|\n|\"|\\[|=|'|#){0,4}",
+        cut: bool,
+    ) {
+        let text = crate::config::default_toml();
+        let mut place = at.index(text.len());
+        while !text.is_char_boundary(place) {
+            place -= 1;
+        }
+        let (before, after) = text.split_at(place);
+        let rest = if cut { "" } else { after };
+        if let Err(errors) = load_quickly(format!("{before}{noise}{rest}")) {
+            prop_assert!(errors.iter().count() > 0);
+            for error in errors.iter() {
+                let text = error.to_string();
+                prop_assert!(text.starts_with("a.toml"), "{}", text);
+                prop_assert!(!text.chars().any(char::is_control), "{:?}", text);
+            }
+        }
+    }
+}

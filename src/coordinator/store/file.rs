@@ -5,7 +5,7 @@
 //! power loss leaves the old one or the new one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,10 @@ use sha2::{Digest, Sha256};
 
 use super::super::slots::Slots;
 use super::{Store, StoreError};
+use crate::config::file::read_bounded;
 
+#[cfg(test)]
+mod noise;
 #[cfg(test)]
 mod tests;
 
@@ -111,14 +114,14 @@ fn sync_folder(folder: &Path) -> Result<(), StoreError> {
 }
 
 fn read(file: &Path) -> Result<Slots, StoreError> {
-    let mut text = Vec::new();
-    match File::open(file) {
-        Ok(open) => open
-            .take(FILE_BYTES_MAX + 1)
-            .read_to_end(&mut text)
-            .map_err(|e| failed(file, "reading it", e))?,
+    let text = match read_bounded(file, FILE_BYTES_MAX) {
+        Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Slots::default()),
-        Err(e) => return Err(failed(file, "opening it", e)),
+        Err(e) if e.kind() == io::ErrorKind::FileTooLarge => {
+            let because = format!("it is longer than {FILE_BYTES_MAX} bytes");
+            return Err(StoreError::Damaged { file: file.to_owned(), because });
+        }
+        Err(e) => return Err(failed(file, "reading it", e)),
     };
     let slots = parse(&text).map_err(|trouble| match trouble {
         Unreadable::Damaged(because) => StoreError::Damaged { file: file.to_owned(), because },
@@ -143,9 +146,6 @@ enum Unreadable {
 
 fn parse(text: &[u8]) -> Result<Slots, Unreadable> {
     let damaged = |because: &str| Unreadable::Damaged(because.to_owned());
-    if u64::try_from(text.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
-        return Err(Unreadable::Damaged(format!("it is longer than {FILE_BYTES_MAX} bytes")));
-    }
     let text = std::str::from_utf8(text).map_err(|_| damaged("it is not UTF-8"))?;
     let (head, state) = text.split_once('\n').ok_or_else(|| damaged("it ends in its head"))?;
     let head: Head = serde_json::from_str(head)

@@ -13,6 +13,8 @@ mod volumes;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod noise;
+#[cfg(test)]
 mod rules_tests;
 #[cfg(test)]
 mod tests;

@@ -20,12 +20,17 @@ use crate::lifecycle::NodeTrouble;
 /// without a word is noticed 5 s later, so this bounds how late a drain can see its last pod go.
 const WATCH_SECONDS: u32 = 120;
 
+/// A kubelet takes 110 pods by default, and nobody some thousands.
+const PODS_MAX: usize = 20_000;
+
 /// Failures in a row after which client and list are made anew.
 const FAILURES_A_SESSION: u32 = 3;
 
 /// The first failure is tried again at once: an API server that hands over ends all watches.
 const SHORTEST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// After so many failures the rest is the longest.
+const LONGEST_AFTER: u32 = 6;
 
 /// What is told.
 #[derive(Debug)]
@@ -79,9 +84,19 @@ async fn session(
         .timeout(WATCH_SECONDS);
     let mut stream = pin!(watcher(Api::<Pod>::all(client), config));
     let mut uids = BTreeSet::new();
+    let mut present = BTreeSet::new();
     loop {
         let told = match stream.next().await {
-            Some(Ok(event)) => take(event, &mut uids),
+            Some(Ok(event)) => {
+                note(&event, &mut present);
+                if present.len() > PODS_MAX {
+                    // It is worth no second look soon.
+                    *failures = (*failures).max(LONGEST_AFTER);
+                    let why = format!("there are more than {PODS_MAX} pods on one Node");
+                    return Ok(NodeTrouble::Unreachable(why));
+                }
+                take(event, &mut uids)
+            }
             Some(Err(error)) => {
                 let trouble = trouble(&error);
                 if matches!(trouble, NodeTrouble::Refused(_)) {
@@ -99,6 +114,18 @@ async fn session(
         if let Some(told) = told {
             *failures = 0;
             seen.send(told).await.map_err(|_| Closed)?;
+        }
+    }
+}
+
+/// Keeps count of the pods that are there.
+fn note(event: &Event<Pod>, present: &mut BTreeSet<String>) {
+    match event {
+        Event::Init => present.clear(),
+        Event::InitApply(pod) | Event::Apply(pod) => present.extend(pod.metadata.uid.clone()),
+        Event::InitDone => {}
+        Event::Delete(pod) => {
+            present.remove(pod.metadata.uid.as_deref().unwrap_or_default());
         }
     }
 }

@@ -160,7 +160,7 @@ fn deletion(pod: &PodId, grace: Option<u32>, dry_run: bool) -> DeleteParams {
     }
 }
 
-fn reply(code: u16, retry_after: Option<u64>, body: &[u8]) -> Reply {
+pub(super) fn reply(code: u16, retry_after: Option<u64>, body: &[u8]) -> Reply {
     let retry_after = retry_after.map(Duration::from_secs);
     if (200..300).contains(&code) {
         return Reply { code, retry_after, ..Reply::default() };

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use super::request::bounded;
 use crate::cluster::Cluster;
 use crate::drain::Claim;
+use crate::fleetlock::clean_value;
 use crate::lifecycle::NodeTrouble;
 
 /// Rest after a failure; the whole wait is bounded by its caller.
@@ -79,8 +80,8 @@ async fn session(
 /// Volumes that the kubelet uses or the cluster has attached.
 fn held(node: &Node) -> BTreeSet<String> {
     let Some(status) = &node.status else { return BTreeSet::new() };
-    let attached = status.volumes_attached.iter().flatten().map(|volume| volume.name.clone());
-    status.volumes_in_use.iter().flatten().cloned().chain(attached).collect()
+    let attached = status.volumes_attached.iter().flatten().map(|volume| &volume.name);
+    status.volumes_in_use.iter().flatten().chain(attached).map(|name| clean_value(name)).collect()
 }
 
 /// The name by which the Node lists the volume of a claim.
@@ -89,5 +90,5 @@ async fn volume_of(cluster: &Cluster, client: &kube::Client, claim: &Claim) -> O
     let volume = bounded(cluster, claims.get(&claim.name)).await.ok()?.spec?.volume_name?;
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
     let csi = bounded(cluster, volumes.get(&volume)).await.ok()?.spec?.csi?;
-    Some(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle))
+    Some(clean_value(&format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle)))
 }

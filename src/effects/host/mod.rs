@@ -1,5 +1,7 @@
 //! The host's gates, looked at once. What cannot be read is named and closes them.
 
+#[cfg(test)]
+mod noise;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -7,14 +9,17 @@ mod zincati;
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
+use tokio::sync::Mutex;
+use tokio::task::JoinError;
 
 use crate::config::RebootSettings;
 use crate::lifecycle::{HostView, Inhibitor};
 use crate::signals::bus::systemd::Systemd;
-use crate::signals::bus::{BusError, Host, Link, Object};
+use crate::signals::bus::{BusError, Host, Link, Object, plain};
 use crate::signals::logind;
 
 /// Writes the staged deployment when the host goes down, if it is active by then.
@@ -36,16 +41,13 @@ const TIMEDATE: Object<'static> = Object {
 /// How long a file system may take to tell its free space. A hung mount must not hang a gate.
 const STATVFS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest text of a stranger that is kept, in characters.
-const TEXT_LENGTH: usize = 128;
-
 /// `what`, `who`, `why`, `mode`, uid, pid.
 type InhibitorRow = (String, String, String, String, u32, u32);
 
 /// Looks at the host. `own_server` is the base URL under which a Zincati on this host may ask: ours.
 pub async fn inspect(host: &Host, settings: &RebootSettings, own_server: Option<&str>) -> HostView {
     let mut view = HostView::default();
-    match free_space(&settings.boot_dir).await {
+    match free_space(host, &settings.boot_dir).await {
         Ok(free) => view.boot_free = free,
         Err(why) => view.unreadable.push(why),
     }
@@ -129,9 +131,9 @@ fn legacy_lock(host: &Host) -> Result<bool, String> {
 }
 
 /// Bytes that are free for root on the file system of a folder; `None`: there is no such folder.
-async fn free_space(folder: &Path) -> Result<Option<u64>, String> {
+async fn free_space(host: &Host, folder: &Path) -> Result<Option<u64>, String> {
     let path = folder.to_owned();
-    let asked = tokio::task::spawn_blocking(move || nix::sys::statvfs::statvfs(&path));
+    let asked = alone(&host.looks, move || nix::sys::statvfs::statvfs(&path));
     match tokio::time::timeout(STATVFS_TIMEOUT, asked).await {
         Ok(Ok(Ok(space))) => Ok(Some(space.blocks_free().saturating_mul(space.fragment_size()))),
         Ok(Ok(Err(Errno::ENOENT))) => Ok(None),
@@ -141,7 +143,16 @@ async fn free_space(folder: &Path) -> Result<Option<u64>, String> {
     }
 }
 
-/// A stranger's text: on one line and not too long.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT_LENGTH).collect()
+/// Looks on a thread of its own, behind the look before it. One that hangs keeps its thread for ever:
+/// it must be one thread, and not one for each look.
+async fn alone<T: Send + 'static>(
+    looks: &Arc<Mutex<()>>,
+    look: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    let alone = looks.clone().lock_owned().await;
+    tokio::task::spawn_blocking(move || {
+        let _alone = alone;
+        look()
+    })
+    .await
 }

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use zbus::{OwnedObjectPath, OwnedVariant, Variant};
 
-use super::plain;
-use crate::signals::bus::{BusError, Link, Object};
+use crate::signals::bus::{BusError, Link, Object, plain};
 use crate::signals::logind;
 
 /// Session, uid, user, seat, object.

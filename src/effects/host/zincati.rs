@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::config::file::read_text_bounded;
 use crate::config::without_secret;
-use crate::signals::bus::Host;
+use crate::fleetlock::clean_value;
 use crate::signals::bus::systemd::Systemd;
+use crate::signals::bus::{Host, plain};
 
 const UNIT: &str = "zincati.service";
 
@@ -43,7 +45,8 @@ pub(super) async fn other_server(
     let mut merged = Updates::default();
     for file in fragments(host)? {
         let text = read(&file)?;
-        merge(&mut merged, &text).map_err(|why| format!("{}: {why}", file.display()))?;
+        merge(&mut merged, &text)
+            .map_err(|why| clean_value(&format!("{}: {why}", file.display())))?;
     }
     Ok(server(merged, own_server))
 }
@@ -55,7 +58,7 @@ fn server(updates: Updates, own_server: Option<&str>) -> Option<String> {
     let url = updates.base_url.unwrap_or_default();
     let is_own =
         own_server.is_some_and(|own| own.trim_end_matches('/') == url.trim_end_matches('/'));
-    (!is_own).then(|| super::plain(&without_secret(&url)))
+    (!is_own).then(|| plain(&without_secret(&url)))
 }
 
 /// The fragments in the order in which Zincati reads them.
@@ -81,16 +84,13 @@ fn fragments(host: &Host) -> Result<Vec<PathBuf>, String> {
 }
 
 /// A fragment's text. Devices and the like count as empty: a link to /dev/null masks a fragment.
-fn read(file: &PathBuf) -> Result<String, String> {
+fn read(file: &Path) -> Result<String, String> {
     let failed = |error| format!("{}: {error}", file.display());
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
         return Ok(String::new());
     }
-    if metadata.len() > FRAGMENT_LENGTH {
-        return Err(format!("{}: larger than {FRAGMENT_LENGTH} bytes", file.display()));
-    }
-    std::fs::read_to_string(file).map_err(failed)
+    read_text_bounded(file, FRAGMENT_LENGTH).map_err(failed)
 }
 
 /// Later fragments win, key by key.
@@ -205,5 +205,21 @@ mod tests {
     fn broken_fragments_are_named() {
         let error = merged(&[("etc/zincati/config.d/50-a.toml", "[updates")], None).unwrap_err();
         assert!(error.starts_with("no TOML: "), "{error}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_fragment_is_understood_or_named(
+            text in "(\\PC|\n|\"|\\[|=|updates|\\.|fleet_lock|strategy|base_url|enabled|true| ){0,24}",
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..60),
+        ) {
+            for content in [text.as_bytes(), &bytes] {
+                let root = tempfile::tempdir().unwrap();
+                let file = root.path().join("50-a.toml");
+                fs::write(&file, content).unwrap();
+                let read = read(&file).and_then(|text| merge(&mut Updates::default(), &text));
+                proptest::prop_assert!(read.is_ok_and(|()| true) || !content.is_empty());
+            }
+        }
     }
 }

@@ -7,9 +7,10 @@ use futures::StreamExt;
 use zbus::{Connection, Message, MessageStream, Variant};
 
 use super::{BUSY_TRIES, REST, Staged, os_interface};
+use crate::fleetlock::clean_value;
 use crate::lifecycle::RebootAnswer;
 use crate::model::AttemptId;
-use crate::signals::bus::{BusError, CALL_TIMEOUT, Link, one_line};
+use crate::signals::bus::{BusError, CALL_TIMEOUT, Link, build, one_line};
 
 /// How long connecting to a transaction's socket may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -113,8 +114,13 @@ async fn transaction(link: &Link, staged: &Staged, name: &str, attempt: &Attempt
         // Without `Start` nothing happens: the daemon drops the transaction with our connection.
         Err(error) => return End::NotBegun(error.words().unwrap_or_else(|| error.text())),
     };
+    // Another kind of address may lead to another machine.
+    if !address.starts_with("unix:") || address.contains(';') {
+        let found = clean_value(&address);
+        return End::NotBegun(format!("the transaction: expected a local socket, found {found:?}"));
+    }
     let builder = zbus::connection::Builder::address(address.as_str()).p2p();
-    let peer = match tokio::time::timeout(CONNECT_TIMEOUT, builder.build()).await {
+    let peer = match tokio::time::timeout(CONNECT_TIMEOUT, build(builder)).await {
         Ok(Ok(peer)) => peer,
         Ok(Err(error)) => return End::NotBegun(format!("the transaction: {}", one_line(&error))),
         Err(_) => return End::NotBegun("the transaction does not answer".to_owned()),
@@ -182,7 +188,7 @@ fn finished(message: &Message) -> Option<End> {
     let body = message.body();
     Some(match body.deserialize::<(bool, String)>() {
         Ok((true, _)) => End::Finished,
-        Ok((false, text)) => End::Failed(text),
+        Ok((false, text)) => End::Failed(clean_value(&text)),
         Err(error) => End::Unknown(format!("Finished: {}", one_line(&error))),
     })
 }

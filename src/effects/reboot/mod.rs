@@ -2,6 +2,8 @@
 
 mod finalize;
 #[cfg(test)]
+mod noise;
+#[cfg(test)]
 mod tests;
 mod undo;
 

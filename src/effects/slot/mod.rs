@@ -3,6 +3,8 @@
 mod transport;
 
 #[cfg(test)]
+mod noise;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tls_tests;
@@ -13,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::config::file::read_text_bounded;
 use crate::config::{SlotBackend, SlotServer};
 use crate::fleetlock::{
     ATTEMPT_HEADER, BOOT_HEADER, EndpointError, NODE_HEADER, Operation, PROTOCOL_HEADER,
@@ -26,6 +29,8 @@ use transport::{Reply, Trouble};
 
 /// Where a host keeps its machine id.
 const MACHINE_ID_FILE: &str = "/etc/machine-id";
+/// It has 33 bytes, or the word `uninitialized`.
+const MACHINE_ID_BYTES_MAX: u64 = 4096;
 
 /// Asks for the slot and gives it back, over whatever backend is configured. Cheap to clone.
 #[derive(Clone)]
@@ -248,7 +253,7 @@ impl Server {
     async fn ask(&self, operation: Operation, asker: Asker<'_>) -> Result<Reply, Trouble> {
         let id = match &self.settings.id {
             Some(id) => id.clone(),
-            None => self.machine_id().await?,
+            None => self.machine_id()?,
         };
         let url = match operation {
             Operation::PreReboot => &self.lock_url,
@@ -277,15 +282,16 @@ impl Server {
         if let Some(id) = self.settings.id.as_ref().or_else(|| self.shown_id.get()) {
             return Some(id.clone());
         }
-        let id = zincati_id(&std::fs::read_to_string(&self.machine_id_file).ok()?).ok()?;
+        let text = read_text_bounded(&self.machine_id_file, MACHINE_ID_BYTES_MAX).ok()?;
+        let id = zincati_id(&text).ok()?;
         Some(self.shown_id.get_or_init(|| id).clone())
     }
 
     /// Read at each request: on a first boot the id may come later than the agent.
-    async fn machine_id(&self) -> Result<String, Trouble> {
+    fn machine_id(&self) -> Result<String, Trouble> {
         let file = self.machine_id_file.display();
-        let text = tokio::fs::read_to_string(&self.machine_id_file)
-            .await
+        // A few bytes of a local file: no need of another thread.
+        let text = read_text_bounded(&self.machine_id_file, MACHINE_ID_BYTES_MAX)
             .map_err(|e| Trouble::before("io", format!("{file}: {e}")))?;
         zincati_id(&text).map_err(|e| Trouble::before("config", format!("{file}: {e}")))
     }

@@ -12,6 +12,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Certificate, Client, ClientBuilder, Identity, Proxy, redirect};
 
 use crate::config::SlotServer;
+use crate::config::file::read_bounded;
 
 /// An answer is a sentence; more than this is something else's.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -148,13 +149,10 @@ async fn builder(settings: &SlotServer, environment_proxy: bool) -> Result<Clien
 }
 
 async fn read(file: &Path) -> Result<Vec<u8>, Trouble> {
+    let path = file.to_owned();
+    let read = tokio::task::spawn_blocking(move || read_bounded(&path, PEM_BYTES_MAX)).await;
     let trouble = |e: io::Error| Trouble::before("io", format!("{}: {e}", file.display()));
-    let length = tokio::fs::metadata(file).await.map_err(trouble)?.len();
-    if length > PEM_BYTES_MAX {
-        let error = format!("{}: more than {PEM_BYTES_MAX} bytes", file.display());
-        return Err(Trouble::before("config", error));
-    }
-    tokio::fs::read(file).await.map_err(trouble)
+    read.map_err(|e| trouble(io::Error::other(e)))?.map_err(trouble)
 }
 
 fn unusable(error: reqwest::Error) -> Trouble {

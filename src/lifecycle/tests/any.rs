@@ -92,7 +92,7 @@ fn finished() -> impl Strategy<Value = Finished> {
     )
 }
 
-fn record() -> impl Strategy<Value = Record> {
+pub(crate) fn record() -> impl Strategy<Value = Record> {
     let count = || select(vec![0, 1, u32::MAX]);
     let numbers = (count(), count(), option::of(select(vec![0, 9000, u64::MAX])), any::<bool>());
     let times = (option::of(time()), option::of(time()), time());
@@ -128,7 +128,7 @@ fn record() -> impl Strategy<Value = Record> {
 }
 
 /// News of a node with which all is well.
-fn news(boot: &BootMark) -> Vec<Event> {
+pub(crate) fn news(boot: &BootMark) -> Vec<Event> {
     let entry = |identity: &str, booted, staged| Deployment {
         identity: identity.to_owned(),
         version: None,
@@ -159,7 +159,7 @@ fn news(boot: &BootMark) -> Vec<Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2048, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8 * ProptestConfig::default().cases, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_record_is_read_as_it_was_written(record in record()) {

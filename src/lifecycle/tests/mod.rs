@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod any;
+pub(crate) mod any;
 mod gates;
 mod place;
 mod record;
@@ -17,7 +17,7 @@ use super::policy::{
 use crate::schedule::Windows;
 
 /// A policy in which every time is this long.
-fn policy(time: Duration) -> Policy {
+pub(crate) fn policy(time: Duration) -> Policy {
     Policy {
         kubernetes: KubernetesPolicy::Required,
         slot: SlotPolicy::Server,

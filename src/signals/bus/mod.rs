@@ -7,6 +7,10 @@
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(test)]
+mod noise;
+#[cfg(test)]
+pub(crate) mod odd;
+#[cfg(test)]
 pub(crate) mod private;
 pub mod retry;
 pub mod systemd;
@@ -19,10 +23,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio_util::task::AbortOnDropHandle;
 use zbus::{Connection, DBusError, DynamicType, OwnedVariant};
+
+use crate::fleetlock::clean_value;
 
 /// How long an ordinary call may take: the callee runs already and answers from memory.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Longest text of a stranger that is kept, in characters.
+const PLAIN_LENGTH: usize = 128;
 
 /// How long connecting may take: the bus is a local socket.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,6 +55,8 @@ pub struct Host {
     pub root: PathBuf,
     /// Two reboot calls in a row can bring logind down, so that only one is ever under way.
     pub(crate) reboot: Arc<tokio::sync::Mutex<()>>,
+    /// Held by a look at a file system that may hang, so that there is only one.
+    pub(crate) looks: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// An open connection to a bus.
@@ -131,7 +143,7 @@ impl Bus {
             Self::System => zbus::connection::Builder::system(),
             Self::At(address) => zbus::connection::Builder::address(address.as_str()),
         };
-        match tokio::time::timeout(CONNECT_TIMEOUT, builder.build()).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT, build(builder)).await {
             Ok(Ok(connection)) => Ok(Link { connection }),
             Ok(Err(source)) => Err(BusError::Connect { address: self.to_string(), source }),
             Err(_) => Err(BusError::TimedOut {
@@ -157,7 +169,7 @@ impl std::fmt::Display for Bus {
 impl Host {
     /// A host seen through this bus and below this folder.
     pub fn new(bus: Bus, root: impl Into<PathBuf>) -> Self {
-        Self { bus, root: root.into(), reboot: Arc::default() }
+        Self { bus, root: root.into(), reboot: Arc::default(), looks: Arc::default() }
     }
 
     /// Where an absolute path of the host is seen.
@@ -325,9 +337,11 @@ impl BusError {
     /// The callee's own words, where it answered with an error.
     pub fn words(&self) -> Option<String> {
         match self {
-            Self::Call { source: zbus::Error::MethodError(_, text, _), .. } => text.clone(),
+            Self::Call { source: zbus::Error::MethodError(_, text, _), .. } => {
+                text.as_deref().map(clean_value)
+            }
             Self::Call { source: zbus::Error::FDO(error), .. } => {
-                error.description().map(str::to_owned)
+                error.description().map(clean_value)
             }
             Self::Call { .. }
             | Self::Connect { .. }
@@ -366,7 +380,19 @@ impl BusError {
     }
 }
 
-/// An error with all its sources in one line.
+/// Makes a connection, in a task of its own: the library breaks down over some of what somebody can
+/// say who is no bus (an empty line), and must not take anything along.
+pub(crate) async fn build(builder: zbus::connection::Builder<'static>) -> zbus::Result<Connection> {
+    let building = AbortOnDropHandle::new(tokio::spawn(builder.build()));
+    building.await.unwrap_or_else(|_| Err(zbus::Error::Failure("no bus answers there".to_owned())))
+}
+
+/// A stranger's text: on one line and not too long, and else as it came.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(PLAIN_LENGTH).collect()
+}
+
+/// An error with all its sources in one line. Part of it are a stranger's words.
 pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -375,7 +401,7 @@ pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
         text.push_str(&source.to_string());
         next = source.source();
     }
-    text
+    clean_value(&text)
 }
 
 fn error_name(error: &zbus::Error) -> Option<String> {

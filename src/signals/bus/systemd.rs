@@ -27,6 +27,9 @@ const SHUTDOWN_UNITS: [&str; 9] = [
     "systemd-soft-reboot.service",
 ];
 
+/// Ends of jobs that are kept while the own one is not known yet.
+const JOBS_KEPT: usize = 256;
+
 /// A connection to the service manager.
 #[derive(Debug, Clone)]
 pub struct Systemd {
@@ -76,10 +79,11 @@ impl Systemd {
             path: path.as_str(),
             interface: "org.freedesktop.systemd1.Unit",
         };
+        let word = async |name| self.link.string(unit, name).await.map(|text| super::plain(&text));
         Ok(Unit {
-            load: self.link.string(unit, "LoadState").await?,
-            active: self.link.string(unit, "ActiveState").await?,
-            sub: self.link.string(unit, "SubState").await?,
+            load: word("LoadState").await?,
+            active: word("ActiveState").await?,
+            sub: word("SubState").await?,
             condition: self.link.boolean(unit, "ConditionResult").await.ok(),
         })
     }
@@ -175,8 +179,9 @@ async fn run_job(
          interface='org.freedesktop.systemd1.Manager',member='JobRemoved'",
     )
     .await?;
+    let owner = link.owner_of(MANAGER.service).await?;
     // Other messages are taken off the queue while the call waits, since a full queue stops replies.
-    let mut ended: Vec<(String, String)> = Vec::new();
+    let mut ended: Vec<Removed> = Vec::new();
     let job: OwnedObjectPath = {
         let start = async {
             // Subscribing twice is an error that changes nothing.
@@ -187,16 +192,22 @@ async fn run_job(
         loop {
             tokio::select! {
                 job = &mut start => break job?,
-                message = messages.next() => ended.extend(removed_job(message)?),
+                message = messages.next() => {
+                    let removed = removed_job(message)?;
+                    if ended.len() < JOBS_KEPT {
+                        ended.extend(removed);
+                    }
+                }
             }
         }
     };
     let wait = async {
         loop {
-            if let Some((_, result)) = ended.iter().find(|(path, _)| path == job.as_str()) {
-                return Ok(JobEnd::Result(result.clone()));
+            for one in ended.drain(..).filter(|one| one.path == job.as_str()) {
+                if is_systemd(&link, owner.as_deref(), &one.sender).await? {
+                    return Ok(JobEnd::Result(one.result));
+                }
             }
-            ended.clear();
             ended.extend(removed_job(messages.next().await)?);
         }
     };
@@ -206,16 +217,32 @@ async fn run_job(
     }
 }
 
-/// Path and result of a job that a message tells the end of.
-fn removed_job(
-    message: Option<zbus::Result<zbus::Message>>,
-) -> Result<Option<(String, String)>, BusError> {
+/// The end of a job, as somebody tells it.
+struct Removed {
+    sender: String,
+    path: String,
+    result: String,
+}
+
+/// Whether a sender is systemd: a signal sent straight to us passes by every match rule. After a
+/// re-execution it has another name than before.
+async fn is_systemd(link: &Link, owner: Option<&str>, sender: &str) -> Result<bool, BusError> {
+    Ok(owner == Some(sender) || link.owner_of(MANAGER.service).await?.as_deref() == Some(sender))
+}
+
+/// The end of a job that a message tells, if it does.
+fn removed_job(message: Option<zbus::Result<zbus::Message>>) -> Result<Option<Removed>, BusError> {
     let Some(Ok(message)) = message else { return Err(BusError::Closed) };
     let header = message.header();
-    if header.member().is_none_or(|member| member.as_str() != "JobRemoved") {
+    let (Some(sender), Some(member)) = (header.sender(), header.member()) else { return Ok(None) };
+    if message.message_type() != zbus::message::Type::Signal || member.as_str() != "JobRemoved" {
         return Ok(None);
     }
     let body = message.body();
     let parsed: zbus::Result<(u32, OwnedObjectPath, String, String)> = body.deserialize();
-    Ok(parsed.ok().map(|(_, path, _, result)| (path.to_string(), result)))
+    Ok(parsed.ok().map(|(_, path, _, result)| Removed {
+        sender: sender.to_string(),
+        path: path.to_string(),
+        result: super::plain(&result),
+    }))
 }

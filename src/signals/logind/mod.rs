@@ -1,6 +1,8 @@
 //! logind: whether the host goes down, and what a gate looks at.
 
 #[cfg(test)]
+mod noise;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;

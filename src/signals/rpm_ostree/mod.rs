@@ -8,6 +8,8 @@ mod daemon;
 mod deployments;
 mod files;
 #[cfg(test)]
+mod noise;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
