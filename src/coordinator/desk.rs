@@ -214,10 +214,13 @@ impl Clerk {
         }
         let freed = (!locks && changes).then(|| slip.ask.group.clone());
         round.decided.push((slip, decision));
-        // What is given back is the next one's in line.
-        for waiting in freed.iter().flat_map(|group| self.line.of_group(group)).collect::<Vec<_>>()
-        {
+        // What is given back is the next one's in line; behind one that found nothing is nothing.
+        while let Some(waiting) = freed.as_ref().and_then(|group| self.line.first_of(group)) {
+            let before = self.line.len();
             self.decide_one(waiting, round);
+            if self.line.len() > before {
+                break;
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use super::slots::Ask;
 
 /// How long a request stands in line before it is denied: short enough that who waits is soon told
 /// for whom, and long enough that asking again and again brings nobody forward.
-pub const LINE_WAIT: Duration = Duration::from_secs(1);
+pub(super) const LINE_WAIT: Duration = Duration::from_secs(1);
 
 /// Requests for a slot that found none free, in the order in which they came.
 #[derive(Debug, Default)]
@@ -32,13 +32,20 @@ impl Line {
         if self.closed || until <= now {
             return Some(slip);
         }
-        self.waiting.push_back(slip);
+        // Who stood in it before comes back to its place.
+        let at = self.waiting.partition_point(|other| other.until <= slip.until);
+        self.waiting.insert(at, slip);
         None
+    }
+
+    /// How many stand in it.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
     }
 
     /// When the first of them has waited long enough.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.waiting.iter().filter_map(|slip| slip.until).min()
+        self.waiting.front().and_then(|slip| slip.until)
     }
 
     /// Those that have waited long enough.
@@ -46,9 +53,10 @@ impl Line {
         self.leave(|slip| slip.until.is_none_or(|until| until <= now))
     }
 
-    /// Those of this group, first come first.
-    pub(super) fn of_group(&mut self, group: &str) -> Vec<Slip> {
-        self.leave(|slip| slip.ask.group == group)
+    /// The one of this group that came first.
+    pub(super) fn first_of(&mut self, group: &str) -> Option<Slip> {
+        let at = self.waiting.iter().position(|slip| slip.ask.group == group)?;
+        self.waiting.remove(at)
     }
 
     /// Those under the id that gives back: it does not want any more what it waits for.
