@@ -69,6 +69,11 @@ impl Server {
         format!("[slot]\nbase_url = \"{}\"\n", self.url)
     }
 
+    /// How many requests there were since then.
+    pub fn count(&self, since: u64) -> usize {
+        self.shared.asked.lock().unwrap().iter().filter(|one| one.at >= since).count()
+    }
+
     /// The first request of this kind since then.
     pub fn first(&self, node: &str, api: &str, since: u64) -> Asked {
         let end = Instant::now() + PATIENCE;

@@ -2,6 +2,7 @@
 //!
 //! Requests queue in front of it. It takes all that wait, decides them one after the other, writes
 //! once, and answers them together: one fsync carries as many decisions as came during the last.
+//! A request that finds no slot free stands in [line](super::line) for a moment before it is denied.
 //! A write that fails answers all of them with the failure, and leaves things as they were.
 
 use std::sync::Arc;
@@ -9,8 +10,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::line::Line;
 use super::slots::{Ask, Decision, Policies, Slots};
 use super::store::{Store, StoreError};
 use crate::fleetlock::Operation;
@@ -53,10 +56,20 @@ pub enum DeskError {
     Closed,
 }
 
+/// One request, and where its answer goes.
 #[derive(Debug)]
-struct Slip {
-    ask: Ask,
+pub(super) struct Slip {
+    pub(super) ask: Ask,
     reply: oneshot::Sender<Result<Decision, DeskError>>,
+    /// Until when it stands in line, once it does.
+    pub(super) until: Option<Instant>,
+}
+
+/// What came of the requests that were decided together.
+struct Round {
+    next: Slots,
+    changed: bool,
+    decided: Vec<(Slip, Decision)>,
 }
 
 /// The desk's own side.
@@ -64,6 +77,7 @@ struct Clerk {
     policies: Policies,
     /// What the last write that succeeded has on disk.
     kept: Slots,
+    line: Line,
     /// A write failed half-way: the disk may be ahead of `kept`. No answer before a write succeeds,
     /// also where nothing changes, or a power loss could make it untrue.
     unsure: bool,
@@ -85,13 +99,15 @@ impl Desk {
         let (slips, queue) = mpsc::channel(QUEUE_LENGTH);
         let first = View { slots: slots.clone(), ..View::default() };
         let (view_sender, view) = watch::channel(Arc::new(first));
-        let clerk = Clerk { policies, kept: slots, unsure: false, clock, view: view_sender };
+        let line = Line::default();
+        let clerk = Clerk { policies, kept: slots, line, unsure: false, clock, view: view_sender };
         let closing = CancellationToken::new();
         let task = tokio::spawn(clerk.work(store, queue, closing.clone()));
         (Self { slips, closing, view }, task)
     }
 
-    /// Takes no more requests. Those that wait are still answered; then the task ends.
+    /// Takes no more requests. Those that wait are still answered, those in line at once; then the
+    /// task ends.
     pub fn close(&self) {
         self.closing.cancel();
     }
@@ -105,7 +121,8 @@ impl Desk {
     /// Nothing was changed.
     pub async fn ask(&self, ask: Ask) -> Result<Decision, DeskError> {
         let (reply, answer) = oneshot::channel();
-        self.slips.send(Slip { ask, reply }).await.map_err(|_| DeskError::Closed)?;
+        let slip = Slip { ask, reply, until: None };
+        self.slips.send(slip).await.map_err(|_| DeskError::Closed)?;
         answer.await.map_err(|_| DeskError::Closed)?
     }
 
@@ -131,19 +148,24 @@ impl Clerk {
     ) {
         let mut batch = Vec::with_capacity(BATCH_LENGTH_MAX);
         loop {
-            let count = tokio::select! {
+            let next_in_line = self.line.next();
+            tokio::select! {
                 biased;
                 () = closing.cancelled(), if !queue.is_closed() => {
                     queue.close();
-                    continue;
+                    batch.extend(self.line.close());
                 }
-                count = queue.recv_many(&mut batch, BATCH_LENGTH_MAX) => count,
-            };
-            if count == 0 {
-                return;
+                count = queue.recv_many(&mut batch, BATCH_LENGTH_MAX) => if count == 0 {
+                    batch.extend(self.line.close());
+                    if batch.is_empty() {
+                        return;
+                    }
+                },
+                () = sleep_until(next_in_line.unwrap_or_else(Instant::now)),
+                    if next_in_line.is_some() => {}
             }
-            let (next, changed, decided) = self.decide(batch.drain(..));
-            if !changed && !self.unsure {
+            let Round { next, changed, decided } = self.decide(batch.drain(..));
+            if !changed && !self.unsure || decided.is_empty() {
                 answer(decided, &Ok(()));
                 continue;
             }
@@ -159,20 +181,47 @@ impl Clerk {
         }
     }
 
-    /// Decides what waits, each over what the ones before it left.
-    fn decide(&self, batch: impl Iterator<Item = Slip>) -> (Slots, bool, Vec<(Slip, Decision)>) {
-        let mut next = self.kept.clone();
-        let mut changed = false;
-        let mut decided = Vec::new();
-        for slip in batch {
-            if slip.ask.operation == Operation::PreReboot && slip.reply.is_closed() {
-                continue;
-            }
-            let (decision, changes) = next.decide(&self.policies, &slip.ask, (self.clock)());
-            changed |= changes;
-            decided.push((slip, decision));
+    /// Decides what has come, each over what the ones before it left.
+    fn decide(&mut self, batch: impl Iterator<Item = Slip>) -> Round {
+        let next = self.kept.clone();
+        let mut round = Round { next, changed: false, decided: Vec::new() };
+        let due = self.line.due(Instant::now());
+        for slip in batch.chain(due) {
+            self.decide_one(slip, &mut round);
         }
-        (next, changed, decided)
+        round
+    }
+
+    fn decide_one(&mut self, slip: Slip, round: &mut Round) {
+        let locks = slip.ask.operation == Operation::PreReboot;
+        if locks && slip.reply.is_closed() {
+            return;
+        }
+        if !locks {
+            // Who gives back waits no longer: its request came first, so it is answered first.
+            for mut waiting in self.line.of_id(&slip.ask) {
+                waiting.until = Some(Instant::now());
+                self.decide_one(waiting, round);
+            }
+        }
+        let (decision, changes) = round.next.decide(&self.policies, &slip.ask, (self.clock)());
+        round.changed |= changes;
+        if matches!(decision, Decision::Full { .. }) {
+            if let Some(slip) = self.line.enter(slip, Instant::now()) {
+                round.decided.push((slip, decision));
+            }
+            return;
+        }
+        let freed = (!locks && changes).then(|| slip.ask.group.clone());
+        round.decided.push((slip, decision));
+        // What is given back is the next one's in line; behind one that found nothing is nothing.
+        while let Some(waiting) = freed.as_ref().and_then(|group| self.line.first_of(group)) {
+            let before = self.line.len();
+            self.decide_one(waiting, round);
+            if self.line.len() > before {
+                break;
+            }
+        }
     }
 
     /// Takes over what was written, or stays with what was.

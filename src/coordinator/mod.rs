@@ -10,6 +10,7 @@
 
 pub mod admin;
 mod desk;
+mod line;
 mod listener;
 mod metrics;
 mod server;

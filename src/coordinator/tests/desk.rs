@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::super::desk::{Desk, DeskError};
+use super::super::line::LINE_WAIT;
 use super::super::slots::{Ask, Claim, Decision, Grant, Slots};
 use super::super::store::{Store, StoreError};
 use super::rig::policies;
@@ -157,6 +158,75 @@ async fn who_hung_up_before_its_turn_gets_no_slot_but_a_release_counts() {
     let (strings, holders) = next_write(strings).await;
     assert!(holders.is_empty(), "{holders:?}");
     strings.end.send(true).unwrap();
+}
+
+/// A desk whose group is held by n1.
+async fn held_by_n1() -> (Desk, Strings) {
+    let (desk, strings, _) = open(1);
+    let first = lock(&desk, "n1");
+    let (strings, _) = next_write(strings).await;
+    strings.end.send(true).unwrap();
+    assert!(granted(&first.await.unwrap()));
+    (desk, strings)
+}
+
+#[tokio::test]
+async fn who_stands_in_line_gets_what_is_given_back_in_the_same_write() {
+    let (desk, strings) = held_by_n1().await;
+    let waiting: Vec<_> = ["n2", "n3"].map(|id| lock(&desk, id)).into();
+    settle().await;
+    assert!(waiting.iter().all(|waiting| !waiting.is_finished()), "nobody is denied at once");
+    let release = unlock(&desk, "n1");
+    let (strings, holders) = next_write(strings).await;
+    assert_eq!(holders, ["n2"], "first come, first served");
+    strings.end.send(true).unwrap();
+    assert!(release.await.unwrap().is_ok());
+    let ends: Vec<_> = futures::future::join_all(waiting).await;
+    assert!(granted(ends[0].as_ref().unwrap()));
+    assert!(matches!(ends[1], Ok(Ok(Decision::Full { .. }))), "{ends:?}");
+    assert_eq!(desk.view().writes, 2);
+    drop(strings);
+}
+
+#[tokio::test]
+async fn who_stood_in_line_for_a_moment_is_denied() {
+    let (desk, _strings) = held_by_n1().await;
+    let began = tokio::time::Instant::now();
+    let denied = lock(&desk, "n2").await.unwrap();
+    assert!(matches!(denied, Ok(Decision::Full { .. })), "{denied:?}");
+    let waited = began.elapsed();
+    assert!(waited >= LINE_WAIT, "{waited:?}");
+}
+
+#[tokio::test]
+async fn who_hung_up_or_gave_up_in_line_gets_nothing() {
+    let (desk, strings) = held_by_n1().await;
+    let (gone, gave_up, next) = (lock(&desk, "n2"), lock(&desk, "n3"), lock(&desk, "n4"));
+    settle().await;
+    gone.abort();
+    assert_eq!(unlock(&desk, "n3").await.unwrap(), Ok(Decision::NotHeld));
+    assert!(matches!(gave_up.await.unwrap(), Ok(Decision::Full { .. })));
+    let release = unlock(&desk, "n1");
+    let (strings, holders) = next_write(strings).await;
+    assert_eq!(holders, ["n4"]);
+    strings.end.send(true).unwrap();
+    assert!(release.await.unwrap().is_ok() && granted(&next.await.unwrap()));
+}
+
+#[tokio::test]
+async fn a_write_that_fails_leaves_those_behind_in_line() {
+    let (desk, strings) = held_by_n1().await;
+    let (second, third) = (lock(&desk, "n2"), lock(&desk, "n3"));
+    settle().await;
+    let release = unlock(&desk, "n1");
+    let (strings, _) = next_write(strings).await;
+    strings.end.send(false).unwrap();
+    assert!(release.await.unwrap().is_err() && second.await.unwrap().is_err());
+    let release = unlock(&desk, "n1");
+    let (strings, holders) = next_write(strings).await;
+    assert_eq!(holders, ["n3"]);
+    strings.end.send(true).unwrap();
+    assert!(release.await.unwrap().is_ok() && granted(&third.await.unwrap()));
 }
 
 #[tokio::test]
