@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use zbus::Connection;
@@ -71,8 +71,11 @@ pub(crate) async fn run(
     work: Work,
     cancelled: Arc<AtomicBool>,
 ) -> Result<Done> {
-    if let Some(seconds) = Faults::load(&paths)?.seconds(Kind::SlowTransaction) {
-        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    let began = Instant::now();
+    while let Some(seconds) = Faults::load(&paths)?.seconds(Kind::SlowTransaction)
+        && began.elapsed() < Duration::from_secs(seconds)
+    {
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     match work {
         Work::Finalize(options) => {
