@@ -63,6 +63,72 @@ pub fn a_drain_past_its_deadline_yields(world: &World) {
     world.cluster.sweep();
 }
 
+/// The policy `delete`: at the deadline the pod that its budget protects is deleted, and the reboot
+/// follows.
+pub fn a_drain_past_its_deadline_deletes(world: &World) {
+    let host = world.host("n2");
+    world.cluster.pin("cart", "n2");
+    world.cluster.forbid_disruption("cart");
+    let pod = pod_of(world, "cart");
+    host.configure("[drain]\non_deadline = \"delete\"\ndeadline = \"4s\"\n");
+    let version = world.version();
+    host.stage(&version, &[]);
+    let draining = host.comes_to("draining", 20);
+    let rebooting = host.comes_to("rebooting", 40);
+    let took = rebooting.at() - draining.at();
+    assert!(took >= 3_900_000, "not before the deadline: {took} us");
+    assert_ne!(pod_of(world, "cart"), pod, "the pod was deleted");
+    let asked = |line: &&str| line.contains(&format!("/pods/{pod}")) && line.contains(":n2\"");
+    let audit = std::fs::read_to_string(world.folder().join("audit.log")).unwrap();
+    let deleted = audit.lines().filter(asked).find(|line| {
+        line.contains("lockkeeper") || {
+            line.contains("\"verb\":\"delete\"") && !line.contains("eviction")
+        }
+    });
+    assert!(deleted.is_some(), "the agent deleted {pod}");
+    host.ends("updated", 60);
+    assert_eq!(host.version(), version);
+    assert_eq!(host.boots(), 1);
+    assert_eq!(world.cluster.cordon("n2"), (false, None));
+    assert!(world.cluster.holders().is_empty());
+    world.cluster.sweep();
+}
+
+/// The policy `reboot`: at the deadline the host goes down all the same; the pod is neither evicted
+/// nor deleted, but stopped by the shutdown, and is there afterwards.
+pub fn a_drain_past_its_deadline_reboots(world: &World) {
+    let host = world.host("n1");
+    world.cluster.pin("cart", "n1");
+    world.cluster.forbid_disruption("cart");
+    let pod = pod_of(world, "cart");
+    host.configure("[drain]\non_deadline = \"reboot\"\ndeadline = \"4s\"\n");
+    let version = world.version();
+    host.stage(&version, &[]);
+    let draining = host.comes_to("draining", 20);
+    let rebooting = host.comes_to("rebooting", 40);
+    let took = rebooting.at() - draining.at();
+    assert!(took >= 3_900_000, "not before the deadline: {took} us");
+    host.ends("updated", 60);
+    assert_eq!(pod_of(world, "cart"), pod, "the pod is still the same");
+    assert_eq!(host.version(), version);
+    assert_eq!(host.boots(), 1);
+    assert_eq!(world.cluster.cordon("n1"), (false, None));
+    assert!(world.cluster.holders().is_empty());
+    world.cluster.sweep();
+}
+
+/// The name of the one pod of this Deployment that is not going.
+fn pod_of(world: &World, name: &str) -> String {
+    let selector = format!("app={name}");
+    until(30, "one pod", || {
+        let pods = world.cluster.get(&["--namespace", "shop", "pods", "--selector", &selector]);
+        let pods = pods["items"].as_array()?.clone();
+        let stays = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
+        let pod = pods.iter().find(stays)?;
+        Some(text(&pod["metadata"]["name"]).to_owned())
+    })
+}
+
 /// Cordoned by a person before: drained all the same, and cordoned afterwards, unmarked.
 pub fn a_persons_cordon_survives_the_cycle(world: &World) {
     let host = world.host("n2");
