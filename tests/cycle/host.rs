@@ -9,7 +9,7 @@ use crate::journal::{self, Entry};
 use crate::lab::{Said, lab, lab_with, until};
 
 /// The fragment of configuration that a story may write.
-const FRAGMENT: &str = "/etc/lockkeeper/config.d/99-story.toml";
+pub const FRAGMENT: &str = "/etc/lockkeeper/config.d/99-story.toml";
 
 /// A host.
 pub struct Host {

@@ -4,7 +4,6 @@ use lockkeeper::lifecycle::Stage;
 
 use crate::fault::Fault;
 use crate::host::text;
-use crate::lab::until;
 use crate::station::{Settings, Station};
 
 /// Seconds until a stage is reached; a loaded machine with two cores is the measure.
@@ -106,12 +105,24 @@ impl Place {
     /// How an attempt that was hit here by this may end. The first is the usual one.
     pub fn ends(self, fault: Fault) -> &'static [&'static str] {
         match (self, fault) {
-            (Self::Waiting | Self::Requesting | Self::Draining, Fault::Cut) => &["interrupted"],
+            (Self::Waiting | Self::Requesting | Self::Draining | Self::Yielding, Fault::Cut) => {
+                &["interrupted"]
+            }
             (Self::Rebooting | Self::GoingDown, Fault::Cut) => &["not-finalized"],
+            (Self::Rebooting, _) if self.is_undone_after(fault) => &["reboot-never-came"],
+            // The shutdown is in logind's memory alone, and goes with it.
+            (Self::GoingDown, Fault::Logind | Fault::Bus) => &["reboot-never-came"],
             (Self::Yielding, _) => &["withdrawn"],
             (Self::Halted, _) => &["fell-back"],
             _ => &["updated"],
         }
+    }
+
+    /// Whether the agent makes the reboot undone: one that starts and finds no shutdown under way
+    /// does, and one whose transaction ended without a word.
+    fn is_undone_after(self, fault: Fault) -> bool {
+        let lost = matches!(fault, Fault::Kill | Fault::Restart | Fault::Daemon | Fault::Bus);
+        self == Self::Rebooting && lost
     }
 
     /// Brings the host there. It stays until `let_go`.
@@ -140,12 +151,7 @@ impl Place {
                 host.waits_for("shutdown-pending", REACHED);
             }
             Self::GoingDown => {
-                host.sh("systemd-run --quiet --unit=story-delay systemd-inhibit --what=shutdown \
-                    --mode=delay --who=sweep --why='the sweep looks' sleep 900");
-                until(20, "the inhibitor is there", || {
-                    let list = host.sh("systemd-inhibit --list --no-pager");
-                    list.contains("the sweep looks").then_some(())
-                });
+                station.delay_shutdowns();
                 host.stage(version, &[]);
                 host.waits_for("shutting-down", REACHED);
             }
@@ -191,7 +197,7 @@ impl Place {
     }
 
     /// Takes away what kept it there.
-    pub fn let_go(self, station: &Station<'_>, version: &str) {
+    pub fn let_go(self, station: &Station<'_>, fault: Fault, version: &str) {
         let host = station.host;
         match self {
             Self::Idle => {
@@ -201,9 +207,14 @@ impl Place {
             Self::Waiting => drop(host.sh("lockkeeper resume")),
             Self::Requesting => station.gate.give_slot(&host.name),
             Self::Draining => station.allow_disruption(),
-            Self::Rebooting => drop(host.sh("/usr/lib/standin/standin fault clear")),
+            Self::Rebooting => {
+                if self.is_undone_after(fault) {
+                    host.waits_for("backing-off", REACHED);
+                }
+                host.sh("/usr/lib/standin/standin fault clear");
+            }
             // After a power cut there is none.
-            Self::GoingDown => drop(host.exec(&["systemctl", "stop", "story-delay"])),
+            Self::GoingDown => station.delay_no_more(),
             Self::Settling => station.configure(&Settings::default()),
             Self::Uncordoning => station.keep_cordon(false),
             Self::Releasing => station.gate.open(),

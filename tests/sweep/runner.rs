@@ -196,7 +196,7 @@ fn end(
     };
     let ended = catch_unwind(AssertUnwindSafe(|| {
         hit(station);
-        cell.place.let_go(station, &version);
+        cell.place.let_go(station, cell.fault, &version);
         let last: Value = before.end(station);
         before.check(station, cell, &version, &last);
         let took = began.elapsed();

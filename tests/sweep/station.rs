@@ -4,12 +4,15 @@ use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 use crate::gate::Gate;
-use crate::host::{Host, standin};
+use crate::host::{FRAGMENT, Host, standin};
 use crate::lab::{lab, until};
 use crate::world::scrub_host;
 
 /// A Node with this annotation stays cordoned, whoever wants it otherwise.
 const KEEP_CORDON: &str = "sweep.lockkeeper.dev/keep-cordon";
+
+/// How long logind waits for those who delay a shutdown; usually a few seconds.
+const DELAY: &str = "/etc/systemd/logind.conf.d/sweep.conf";
 
 /// A host in the sweep.
 pub struct Station<'a> {
@@ -46,32 +49,37 @@ impl<'a> Station<'a> {
 
     fn prepare(&self) {
         let host = self.host;
-        // A delayed shutdown waits as long as we look. systemd's pause before it starts the agent
-        // again is in nobody's way but ours.
-        host.write("/etc/systemd/logind.conf.d/sweep.conf", "[Login]\nInhibitDelayMaxSec=900\n");
+        // systemd's pause before it starts the agent again is in nobody's way but ours.
         host.write(
             "/etc/systemd/system/lockkeeper.service.d/sweep.conf",
             "[Service]\nRestartSec=1s\n",
         );
-        host.sh("systemctl daemon-reload; systemctl restart systemd-logind");
-        self.configure(&Settings::default());
+        host.sh("systemctl daemon-reload");
+        // Not by a reload: an agent that has just begun may hold a slot of the other server.
+        self.write_settings(&Settings::default());
+        host.lab("agent", &["restart"]);
+        host.waits_for("no-update", 60);
         self.cluster.pin(&self.pod(), &host.name);
     }
 
     /// Takes away what was put into the host; what is in the cluster goes with the sweep.
     pub fn leave(&self) {
         let host = self.host;
-        host.sh("rm -rf /etc/systemd/logind.conf.d/sweep.conf \
-            /etc/systemd/system/lockkeeper.service.d; systemctl daemon-reload");
+        host.sh("rm -rf /etc/systemd/system/lockkeeper.service.d; systemctl daemon-reload");
         host.configure_no_more();
     }
 
     /// Has the agent take this at once.
     pub fn configure(&self, settings: &Settings) {
+        self.write_settings(settings);
+        self.host.sh("systemctl reload lockkeeper");
+    }
+
+    fn write_settings(&self, settings: &Settings) {
         let (group, url) = (&self.host.name, &self.gate.url);
         let Settings { settle_time, settle_deadline } = settings;
         // A budget's refusal only informs the rehearsal, so that the agent gets into the drain.
-        self.host.configure(&format!(
+        let text = format!(
             "[slot]\ngroup = \"{group}\"\nbase_url = \"{url}\"\ndenial_retry = \"1s\"\n\
             confirm_every = \"10s\"\n\
             [drain]\non_deadline = \"delete\"\ndeadline = \"1h\"\nbudget_retry = \"1s\"\n\
@@ -79,12 +87,33 @@ impl<'a> Station<'a> {
             [reboot]\nshutdown_wait = \"10s\"\n\
             [settle]\ntime = \"{settle_time}\"\ndeadline = \"{settle_deadline}\"\n\
             check_every = \"1s\"\n\
-            [attempts]\nbackoff_first = \"1s\"\n"
-        ));
+            [attempts]\nbackoff_first = \"1h\"\n"
+        );
+        self.host.write(FRAGMENT, &text);
     }
 
     fn pod(&self) -> String {
         format!("anchor-{}", self.host.name)
+    }
+
+    // === The host ===
+
+    /// From now on a shutdown waits after `PrepareForShutdown`.
+    pub fn delay_shutdowns(&self) {
+        self.host.write(DELAY, "[Login]\nInhibitDelayMaxSec=900\n");
+        self.host.sh("systemctl kill --signal=HUP systemd-logind
+            systemd-run --quiet --unit=story-delay systemd-inhibit --what=shutdown --mode=delay \
+                --who=sweep --why='the sweep looks' sleep 900");
+        until(20, "the inhibitor is there", || {
+            let list = self.host.sh("systemd-inhibit --list --no-pager");
+            list.contains("the sweep looks").then_some(())
+        });
+    }
+
+    /// And goes on; after a power cut there is none that waits.
+    pub fn delay_no_more(&self) {
+        self.host.sh(&format!("rm -f {DELAY}; systemctl kill --signal=HUP systemd-logind"));
+        self.host.exec(&["systemctl", "stop", "story-delay"]);
     }
 
     // === The cluster, for this host ===
@@ -145,6 +174,7 @@ impl<'a> Station<'a> {
         let host = self.host;
         self.gate.open();
         scrub_host(host);
+        self.delay_no_more();
         let nobody = ["--namespace", "shop", "delete", "--ignore-not-found", "poddisruptionbudget"];
         self.cluster.kubectl(&[&nobody[..], &[&self.pod()]].concat());
         self.keep_cordon(false);
