@@ -104,8 +104,11 @@ impl Fault {
         let killed = std::process::Command::new("kill").args(["-KILL", pid]).status();
         assert!(killed.is_ok_and(|status| status.success()), "kill -KILL {pid}");
         until(20, "it is gone", || {
-            let gone = !std::path::Path::new("/proc").join(pid).join("exe").exists();
-            gone.then_some(())
+            // Its sockets are closed when the last of its threads has ended.
+            let process = std::path::Path::new("/proc").join(pid);
+            let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
+            let threads = std::fs::read_dir(process.join("task")).map_or(0, Iterator::count);
+            (stat.is_empty() || (threads < 2 && stat.contains(") Z "))).then_some(())
         });
         lab(&["start", component]).good();
     }

@@ -110,8 +110,7 @@ impl Place {
             }
             (Self::Rebooting | Self::GoingDown, Fault::Cut) => &["not-finalized"],
             (Self::Rebooting, _) if self.is_undone_after(fault) => &["reboot-never-came"],
-            // The shutdown is in logind's memory alone, and goes with it.
-            (Self::GoingDown, Fault::Logind | Fault::Bus) => &["reboot-never-came"],
+            (Self::GoingDown, _) if self.loses_shutdown_by(fault) => &["reboot-never-came"],
             (Self::Yielding, _) => &["withdrawn"],
             (Self::Halted, _) => &["fell-back"],
             _ => &["updated"],
@@ -123,6 +122,11 @@ impl Place {
     fn is_undone_after(self, fault: Fault) -> bool {
         let lost = matches!(fault, Fault::Kill | Fault::Restart | Fault::Daemon | Fault::Bus);
         self == Self::Rebooting && lost
+    }
+
+    /// Whether the shutdown is forgotten: it is in logind's memory alone, and goes with it.
+    fn loses_shutdown_by(self, fault: Fault) -> bool {
+        self == Self::GoingDown && matches!(fault, Fault::Logind | Fault::Bus)
     }
 
     /// Brings the host there. It stays until `let_go`.
@@ -214,7 +218,12 @@ impl Place {
                 host.sh("/usr/lib/standin/standin fault clear");
             }
             // After a power cut there is none.
-            Self::GoingDown => station.delay_no_more(),
+            Self::GoingDown => {
+                station.delay_no_more();
+                if self.loses_shutdown_by(fault) {
+                    station.restart_kubelet();
+                }
+            }
             Self::Settling => station.configure(&Settings::default()),
             Self::Uncordoning => station.keep_cordon(false),
             Self::Releasing => station.gate.open(),
@@ -229,8 +238,8 @@ impl Place {
                 host.sh("lockkeeper resume");
             }
         }
-        if matches!(self, Self::Uncordoning | Self::Releasing | Self::Yielding) {
-            // Without the pause that failures have brought.
+        if matches!(self, Self::Requesting | Self::Uncordoning | Self::Releasing | Self::Yielding) {
+            // Without the pause that failures and denials have brought.
             host.exec(&["lockkeeper", "retry"]);
         }
     }

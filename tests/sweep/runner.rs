@@ -63,21 +63,23 @@ pub fn run() -> ExitCode {
     }
     println!("\nplaying {} cells", cells.len());
     let began = Instant::now();
-    let Ok(played) = catch_unwind(|| sweep(&cells)) else { return ExitCode::FAILURE };
+    let Ok((played, left)) = catch_unwind(|| sweep(&cells)) else { return ExitCode::FAILURE };
     let failed: Vec<&Played> = played.iter().filter(|one| one.end.is_err()).collect();
     for one in &failed {
         println!("    {}", one.cell.name());
     }
-    let result = if failed.is_empty() { "ok" } else { "FAILED" };
-    let (good, bad) = (played.len() - failed.len(), failed.len());
+    let good = played.len() - failed.len();
+    let ok = left && good == cells.len();
+    let result = if ok { "ok" } else { "FAILED" };
+    let bad = cells.len() - good;
     let took = began.elapsed();
     println!("\nsweep result: {result}. {good} held; {bad} failed; {} s\n", took.as_secs());
     crate::report::write(&played, took);
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Brings the lab up, plays, and leaves everything as it was.
-fn sweep(cells: &[Cell]) -> Vec<Played> {
+/// Brings the lab up, plays, and leaves everything as it was; whether that went well.
+fn sweep(cells: &[Cell]) -> (Vec<Played>, bool) {
     let world = World::new();
     world.begin();
     let workload = |web: u32, queue: u32| {
@@ -92,29 +94,25 @@ fn sweep(cells: &[Cell]) -> Vec<Played> {
     let address = coordinator.split("listen = \"").nth(1).and_then(|rest| rest.split('"').next());
     let address = address.expect("where the coordinator listens");
     refuse_to_uncordon(&world.cluster, &world.hosts()[0].name);
-    let stations: Vec<Station<'_>> = std::thread::scope(|scope| {
-        let made: Vec<_> = world
-            .hosts()
-            .iter()
-            .map(|host| scope.spawn(|| Station::new(host, &world.cluster, address)))
-            .collect();
-        made.into_iter().map(|thread| thread.join().expect("a host is made ready")).collect()
-    });
+    let hosts = world.hosts().iter().collect();
+    let stations = side_by_side(hosts, |host| Station::new(host, &world.cluster, address));
     let mut played = each_by_itself(&stations, cells);
     for fault in [Fault::Api, Fault::Coordinator] {
-        let of_fault: Vec<Cell> =
+        let mut queue: VecDeque<Cell> =
             cells.iter().copied().filter(|cell| cell.fault == fault).collect();
-        for together in of_fault.chunks(stations.len()) {
-            played.extend(all_at_once(&stations, together, fault, world.folder()));
+        while !queue.is_empty() && stations.iter().any(Station::plays) {
+            played.extend(all_at_once(&stations, &mut queue, fault, world.folder()));
         }
     }
-    stations.iter().for_each(Station::leave);
-    let_uncordon(&world.cluster);
-    world.cluster.sweep();
-    workload(4, 2);
-    world.restore(played.iter().any(|one| one.end.is_err()));
-    assert_eq!(world.coordinator_errors(), Vec::<String>::new());
-    played
+    let left = catch_unwind(AssertUnwindSafe(|| {
+        stations.iter().for_each(Station::leave);
+        let_uncordon(&world.cluster);
+        world.cluster.sweep();
+        workload(4, 2);
+        world.restore(played.iter().any(|one| one.end.is_err()));
+        assert_eq!(world.coordinator_errors(), Vec::<String>::new());
+    }));
+    (played, left.is_ok())
 }
 
 /// The faults of one host: whichever host is free takes the next cell.
@@ -126,7 +124,7 @@ fn each_by_itself(stations: &[Station<'_>], cells: &[Cell]) -> Vec<Played> {
         for station in stations {
             let (queue, played) = (&queue, &played);
             scope.spawn(move || {
-                loop {
+                while station.plays() {
                     let Some(cell) = queue.lock().unwrap().pop_front() else { return };
                     let one = play(station, cell);
                     played.lock().unwrap().push(one);
@@ -140,25 +138,23 @@ fn each_by_itself(stations: &[Station<'_>], cells: &[Cell]) -> Vec<Played> {
 /// A fault of all hosts: each host stands in its stage when it hits.
 fn all_at_once(
     stations: &[Station<'_>],
-    cells: &[Cell],
+    queue: &mut VecDeque<Cell>,
     fault: Fault,
     folder: &std::path::Path,
 ) -> Vec<Played> {
-    let brought: Vec<Result<Begun, Played>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = stations
-            .iter()
-            .zip(cells)
-            .map(|(station, cell)| scope.spawn(move || begin(station, *cell)))
-            .collect();
-        threads.into_iter().map(|thread| thread.join().expect("no panic gets here")).collect()
-    });
+    let playing = stations.iter().filter(|station| station.plays());
+    let pairs: Vec<(&Station<'_>, Cell)> =
+        playing.map_while(|station| Some((station, queue.pop_front()?))).collect();
+    let brought = side_by_side(pairs, |(station, cell)| (station, begin(station, cell)));
     fault.hit_all(folder);
+    side_by_side(brought, |(station, begun)| end(station, begun, |_| {}))
+}
+
+/// One thread for each.
+fn side_by_side<T: Send, R: Send>(all: Vec<T>, each: impl Fn(T) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = stations
-            .iter()
-            .zip(brought)
-            .map(|(station, begun)| scope.spawn(move || end(station, begun, |_| {})))
-            .collect();
+        let each = &each;
+        let threads: Vec<_> = all.into_iter().map(|one| scope.spawn(move || each(one))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic gets here")).collect()
     })
 }
@@ -226,9 +222,9 @@ fn failed(
     let (name, host) = (cell.name(), &station.host.name);
     println!("cell {name} on {host} ... FAILED ({:.1} s)\n  {told}", took.as_secs_f64());
     drop(catch_unwind(AssertUnwindSafe(|| station.host.report())));
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| station.scrub())) {
-        println!("  and {host} cannot be cleaned");
-        std::panic::resume_unwind(panic);
+    if catch_unwind(AssertUnwindSafe(|| station.scrub())).is_err() {
+        println!("  and {host} cannot be cleaned: it plays no more");
+        station.give_up();
     }
     Played { cell, end: Err(told), took }
 }

@@ -1,5 +1,7 @@
 //! A host with what keeps it apart from the others: its slot, its door to the coordinator, its pod.
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -21,6 +23,8 @@ pub struct Station<'a> {
     /// Its door to the coordinator.
     pub gate: Gate,
     cluster: &'a Cluster,
+    /// It could not be cleaned, and plays no more.
+    lost: AtomicBool,
 }
 
 /// What a cell may want of the agent's configuration.
@@ -42,9 +46,20 @@ impl Default for Settings {
 impl<'a> Station<'a> {
     /// Makes the host ready. The coordinator of the lab has a group for each host.
     pub fn new(host: &'a Host, cluster: &'a Cluster, coordinator: &str) -> Self {
-        let station = Self { host, gate: Gate::new(coordinator), cluster };
+        let lost = AtomicBool::new(false);
+        let station = Self { host, gate: Gate::new(coordinator), cluster, lost };
         station.prepare();
         station
+    }
+
+    /// Whether it still plays.
+    pub fn plays(&self) -> bool {
+        !self.lost.load(SeqCst)
+    }
+
+    /// It plays no more.
+    pub fn give_up(&self) {
+        self.lost.store(true, SeqCst);
     }
 
     fn prepare(&self) {
@@ -116,6 +131,12 @@ impl<'a> Station<'a> {
         self.host.exec(&["systemctl", "stop", "story-delay"]);
     }
 
+    /// One that saw a shutdown begin and not end takes no pod until it is restarted.
+    pub fn restart_kubelet(&self) {
+        self.host.sh("systemctl restart kubelet");
+        lab(&["wait", &self.host.name, "ready", "120"]).good();
+    }
+
     // === The cluster, for this host ===
 
     /// Nobody may evict this host's pod.
@@ -163,9 +184,9 @@ impl<'a> Station<'a> {
         if standin(host)["deployments"][0]["booted"] == false {
             host.sh("ostree admin undeploy 0");
         }
-        host.sh("lockkeeper retry");
         self.configure(&Settings::default());
         host.waits_for("no-update", 60);
+        host.sh("lockkeeper retry");
         self.cluster.pin(&self.pod(), &host.name);
     }
 
@@ -184,9 +205,8 @@ impl<'a> Station<'a> {
         for id in self.holders() {
             self.gate.release(&host.name, &id);
         }
+        self.restart_kubelet();
         self.prepare();
-        lab(&["wait", &host.name, "ready", "120"]).good();
-        host.waits_for("no-update", 60);
     }
 }
 
