@@ -76,16 +76,11 @@ pub fn a_drain_past_its_deadline_deletes(world: &World) {
     let draining = host.comes_to("draining", 20);
     let rebooting = host.comes_to("rebooting", 40);
     let took = rebooting.at() - draining.at();
-    assert!(took >= 3_900_000, "not before the deadline: {took} us");
+    // It began within a second that counts as a whole one.
+    assert!(took >= 3_000_000, "not before the deadline: {took} us");
     assert_ne!(pod_of(world, "cart"), pod, "the pod was deleted");
-    let asked = |line: &&str| line.contains(&format!("/pods/{pod}")) && line.contains(":n2\"");
-    let audit = std::fs::read_to_string(world.folder().join("audit.log")).unwrap();
-    let deleted = audit.lines().filter(asked).find(|line| {
-        line.contains("lockkeeper") || {
-            line.contains("\"verb\":\"delete\"") && !line.contains("eviction")
-        }
-    });
-    assert!(deleted.is_some(), "the agent deleted {pod}");
+    let asked = asked_by_agent(world, "n2", &pod);
+    assert!(asked.contains(&("delete".to_owned(), 200)), "the agent deleted {pod}: {asked:?}");
     host.ends("updated", 60);
     assert_eq!(host.version(), version);
     assert_eq!(host.boots(), 1);
@@ -94,8 +89,8 @@ pub fn a_drain_past_its_deadline_deletes(world: &World) {
     world.cluster.sweep();
 }
 
-/// The policy `reboot`: at the deadline the host goes down all the same; the pod is neither evicted
-/// nor deleted, but stopped by the shutdown, and is there afterwards.
+/// The policy `reboot`: at the deadline the host goes down all the same; the agent has neither evicted
+/// the pod nor deleted it, and it is the shutdown that stops it.
 pub fn a_drain_past_its_deadline_reboots(world: &World) {
     let host = world.host("n1");
     world.cluster.pin("cart", "n1");
@@ -107,14 +102,35 @@ pub fn a_drain_past_its_deadline_reboots(world: &World) {
     let draining = host.comes_to("draining", 20);
     let rebooting = host.comes_to("rebooting", 40);
     let took = rebooting.at() - draining.at();
-    assert!(took >= 3_900_000, "not before the deadline: {took} us");
+    // It began within a second that counts as a whole one.
+    assert!(took >= 3_000_000, "not before the deadline: {took} us");
     host.ends("updated", 60);
-    assert_eq!(pod_of(world, "cart"), pod, "the pod is still the same");
+    let asked = asked_by_agent(world, "n1", &pod);
+    let refused = |(verb, code): &(String, u64)| verb == "create" && *code == 429;
+    assert!(!asked.is_empty() && asked.iter().all(refused), "the pod is left alone: {asked:?}");
     assert_eq!(host.version(), version);
     assert_eq!(host.boots(), 1);
     assert_eq!(world.cluster.cordon("n1"), (false, None));
     assert!(world.cluster.holders().is_empty());
     world.cluster.sweep();
+}
+
+/// What this host's agent asked the API server to do to this pod, and the answers' codes. Of the two
+/// with that name, the kubelet says what it is.
+fn asked_by_agent(world: &World, host: &str, pod: &str) -> Vec<(String, u64)> {
+    let audit = std::fs::read_to_string(world.folder().join("audit.log")).unwrap();
+    let events = audit.lines().filter(|line| line.contains(pod));
+    let events = events.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let asked = events.filter(|event| {
+        event["user"]["username"] == format!("system:node:{host}").as_str()
+            && event["objectRef"]["name"] == pod
+            && !text(&event["userAgent"]).starts_with("kubelet")
+    });
+    let of = |event: Value| {
+        let code = event["responseStatus"]["code"].as_u64().unwrap_or_default();
+        (text(&event["verb"]).to_owned(), code)
+    };
+    asked.map(of).collect()
 }
 
 /// The name of the one pod of this Deployment that is not going.
