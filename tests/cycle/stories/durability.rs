@@ -46,8 +46,8 @@ pub fn the_record_is_on_disk_before_anybody_hears(world: &World) {
     before("POST /v1/pre-reboot", "requesting");
     before("FinalizeDeployment", "rebooting");
     let evicted = first_eviction(world, host, &told.iter().find_map(kept).expect("a record").1);
-    let records = told.iter().filter_map(kept);
-    let (content, _) = records.filter(|(_, at)| *at < evicted).last().expect("a record");
+    let mut records = told.iter().filter_map(kept).rev();
+    let (content, _) = records.find(|(_, at)| *at < evicted).expect("a record");
     for words in [r#""stage":"draining""#, r#""cordon":"ours""#, r#""state":"held""#] {
         assert!(content.contains(words), "before the eviction: {content}");
     }
