@@ -76,10 +76,7 @@ impl Place {
 
     /// The word for it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::GoingDown => "going-down",
-            other => other.stage().name(),
-        }
+        if self == Self::GoingDown { "going-down" } else { self.stage().name() }
     }
 
     /// How it is kept there, for the report.
