@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use zbus::Connection;
@@ -71,7 +71,7 @@ pub(crate) async fn run(
     work: Work,
     cancelled: Arc<AtomicBool>,
 ) -> Result<Done> {
-    let began = Instant::now();
+    let began = tokio::time::Instant::now();
     while let Some(seconds) = Faults::load(&paths)?.seconds(Kind::SlowTransaction)
         && began.elapsed() < Duration::from_secs(seconds)
     {
