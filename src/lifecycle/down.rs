@@ -17,6 +17,9 @@ const LAST_LOOK_TIME: Duration = Duration::from_secs(60);
 /// How often a closed gate is looked at again while the slot is held.
 const HELD_RECHECK: Duration = Duration::from_secs(10);
 
+/// How often undoing a reboot fails before it is told as stuck.
+const UNDO_TRIES: u32 = 2;
+
 impl Heart<'_> {
     pub(super) fn draining(&mut self) -> Verdict {
         // An older agent may have dropped it; a deadline that begins anew with each step never ends.
@@ -299,9 +302,13 @@ impl Heart<'_> {
             return Verdict::Go(Stage::Yielding, Because::RebootNeverCame, Some(why));
         }
         self.launch(Effect::UndoReboot { target });
+        let rebooting = self.state.record.core.stage == Stage::Rebooting;
+        let failures = self.state.failures.get(&Lane::Reboot).copied().unwrap_or(0);
         match self.state.run.undo_failed.clone() {
             None => Verdict::Wait(Waiting::UndoingReboot),
-            Some(why) if self.state.record.core.stage == Stage::Rebooting => {
+            // The first time it may be a shutdown whose news is still on its way.
+            Some(_) if rebooting && failures < UNDO_TRIES => Verdict::Wait(Waiting::UndoingReboot),
+            Some(why) if rebooting => {
                 Verdict::Go(Stage::Stuck, Because::RebootUnresolved, Some(why))
             }
             Some(why) => Verdict::Wait(Waiting::RebootUnresolved(why)),

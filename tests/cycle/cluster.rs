@@ -58,12 +58,21 @@ impl Cluster {
     /// Who holds slots: the ids.
     #[track_caller]
     pub fn holders(&self) -> Vec<String> {
-        try_holders(&self.run_dir).expect("the coordinator lists its slots")
+        self.try_holders(|_| true).expect("the coordinator lists its slots")
     }
 
-    /// The same; `None` while there is no coordinator.
-    pub fn try_holders(&self) -> Option<Vec<String>> {
-        try_holders(&self.run_dir)
+    /// The same for the groups that `of` takes; `None` while there is no coordinator.
+    pub fn try_holders(&self, of: impl Fn(&str) -> bool) -> Option<Vec<String>> {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
+            .arg("--run-dir")
+            .arg(&self.run_dir)
+            .args(["slots", "list", "--json"])
+            .output()
+            .expect("lockkeeper runs");
+        let listed: Value = serde_json::from_slice(&output.stdout).ok()?;
+        let groups = listed["groups"].as_array()?.iter().filter(|group| of(text(&group["group"])));
+        let holders = groups.filter_map(|group| group["holders"].as_array()).flatten();
+        Some(holders.map(|holder| text(&holder["id"]).to_owned()).collect())
     }
 
     // === What a story puts into the cluster ===
@@ -151,18 +160,4 @@ impl Cluster {
 pub fn cordon(node: &Value) -> (bool, Option<String>) {
     let mark = node["metadata"]["annotations"][MARK].as_str().map(ToOwned::to_owned);
     (node["spec"]["unschedulable"] == true, mark)
-}
-
-/// Ids that hold a slot.
-pub fn try_holders(run_dir: &std::path::Path) -> Option<Vec<String>> {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
-        .arg("--run-dir")
-        .arg(run_dir)
-        .args(["slots", "list", "--json"])
-        .output()
-        .expect("lockkeeper runs");
-    let listed: Value = serde_json::from_slice(&output.stdout).ok()?;
-    let groups = listed["groups"].as_array()?;
-    let holders = groups.iter().filter_map(|group| group["holders"].as_array()).flatten();
-    Some(holders.map(|holder| text(&holder["id"]).to_owned()).collect())
 }

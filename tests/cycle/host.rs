@@ -1,7 +1,7 @@
 //! One host of the lab: what it is told to do, and what its agent says and does.
 
-use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::journal::{self, Entry};
 use crate::lab::{Said, lab, lab_with, until};
 
 /// The fragment of configuration that a story may write.
-const FRAGMENT: &str = "/etc/lockkeeper/config.d/99-story.toml";
+pub const FRAGMENT: &str = "/etc/lockkeeper/config.d/99-story.toml";
 
 /// A host.
 pub struct Host {
@@ -18,9 +18,9 @@ pub struct Host {
     /// Its root file system, seen from the machine.
     root: PathBuf,
     /// When the story began, microseconds since the epoch.
-    began: Cell<u64>,
+    began: AtomicU64,
     /// How many of the story's transitions were told already.
-    told: Cell<usize>,
+    told: AtomicUsize,
 }
 
 // === impl Host ===
@@ -29,14 +29,14 @@ impl Host {
     /// The host of this name.
     pub fn new(folder: &Path, name: &str) -> Self {
         let root = folder.join("hosts").join(name);
-        Self { name: name.to_owned(), root, began: Cell::new(0), told: Cell::new(0) }
+        Self { name: name.to_owned(), root, began: AtomicU64::new(0), told: AtomicUsize::new(0) }
     }
 
     /// A story begins: what the journal says from here on is part of it.
     pub fn begin(&self) {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        self.began.set(u64::try_from(now.unwrap().as_micros()).unwrap());
-        self.told.set(0);
+        self.began.store(u64::try_from(now.unwrap().as_micros()).unwrap(), SeqCst);
+        self.told.store(0, SeqCst);
     }
 
     // === Orders ===
@@ -92,6 +92,17 @@ impl Host {
 
     // === What is ===
 
+    /// For a person: what there is to see when a story failed.
+    pub fn report(&self) {
+        let said = self.exec(&["lockkeeper", "status"]);
+        println!("--- {}\n{}{}", self.name, said.out, said.err);
+        print!("{}", self.exec(&["lockkeeper", "why"]).out);
+        for entry in self.entries().iter().rev().take(20).rev() {
+            println!("  {}", entry.line());
+        }
+        println!("  node: {:?}", lab(&["kubectl", "get", "node", &self.name]).out);
+    }
+
     /// Whether it is turned on.
     pub fn is_on(&self) -> bool {
         self.exec(&["true"]).status == 0
@@ -135,7 +146,7 @@ impl Host {
 
     /// Entries of the journal in this story.
     pub fn journal(&self, arguments: &[&str]) -> Vec<Entry> {
-        journal::entries(&self.disk("/var/log/journal"), self.began.get(), arguments)
+        journal::entries(&self.disk("/var/log/journal"), self.began.load(SeqCst), arguments)
     }
 
     /// The story's changes of stage.
@@ -148,6 +159,13 @@ impl Host {
         self.transitions().iter().map(|entry| entry.told("TO").to_owned()).collect()
     }
 
+    /// What the agent said with priority ERROR in this story, and whether it panicked.
+    pub fn errors(&self) -> Vec<String> {
+        let errors = self.journal(&["--priority=err", "SYSLOG_IDENTIFIER=lockkeeper"]);
+        let panics = self.journal(&["_SYSTEMD_UNIT=lockkeeper.service", "--grep=panicked at"]);
+        errors.iter().chain(&panics).map(Entry::line).collect()
+    }
+
     // === What comes ===
 
     /// The next change to this stage that this story has not told yet; those before it are skipped.
@@ -155,8 +173,8 @@ impl Host {
     pub fn comes_to(&self, stage: &str, seconds: u64) -> Entry {
         until(seconds, &format!("{} is {stage}", self.name), || {
             let all = self.transitions();
-            let at = (self.told.get()..all.len()).find(|n| all[*n].told("TO") == stage)?;
-            self.told.set(at + 1);
+            let at = (self.told.load(SeqCst)..all.len()).find(|n| all[*n].told("TO") == stage)?;
+            self.told.store(at + 1, SeqCst);
             Some(all[at].clone())
         })
     }
@@ -175,8 +193,9 @@ impl Host {
         let what = format!("{} ends an attempt", self.name);
         let entry = until(seconds, &what, || {
             let all = self.transitions();
-            let at = (self.told.get()..all.len()).find(|n| !all[*n].told("OUTCOME").is_empty())?;
-            self.told.set(at + 1);
+            let at = (self.told.load(SeqCst)..all.len())
+                .find(|n| !all[*n].told("OUTCOME").is_empty())?;
+            self.told.store(at + 1, SeqCst);
             Some(all[at].clone())
         });
         assert_eq!(entry.told("OUTCOME"), outcome, "{}: {}", self.name, entry.line());
@@ -185,6 +204,13 @@ impl Host {
             (last["attempt"] == entry.told("ATTEMPT")).then_some(last)
         })
     }
+}
+
+/// What the stand-in for rpm-ostree says of itself.
+#[track_caller]
+pub fn standin(host: &Host) -> Value {
+    let said = host.sh("/usr/lib/standin/standin status --json");
+    serde_json::from_str(&said).expect("JSON from the stand-in")
 }
 
 /// The text of a value; empty for anything else.

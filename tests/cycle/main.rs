@@ -13,6 +13,8 @@ mod journal;
 mod lab;
 mod runner;
 mod stories;
+#[path = "../durability/trace.rs"]
+mod trace;
 mod world;
 
 fn main() -> std::process::ExitCode {

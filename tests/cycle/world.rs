@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::cluster::Cluster;
-use crate::host::{Host, text};
-use crate::journal::Entry;
+use crate::host::{Host, standin, text};
 use crate::lab::{Lab, lab, until};
 
 /// What lies in the agent's folder of configuration when no story has changed it.
@@ -107,22 +106,25 @@ impl World {
         let mut wrong = Vec::new();
         let mut came = vec![false; expected.len()];
         for host in &self.hosts {
-            let errors = host.journal(&["--priority=err", "SYSLOG_IDENTIFIER=lockkeeper"]);
-            let panics = host.journal(&["_SYSTEMD_UNIT=lockkeeper.service", "--grep=panicked at"]);
-            for line in errors.iter().chain(&panics).map(Entry::line) {
+            for line in host.errors() {
                 match expected.iter().position(|text| line.contains(text)) {
                     Some(at) => came[at] = true,
                     None => wrong.push(format!("{}: {line}", host.name)),
                 }
             }
         }
-        let log = self.coordinator_log();
-        let bad = log.lines().filter(|line| line.contains(" ERROR ") || line.contains("panicked"));
-        wrong.extend(bad.map(|line| format!("coordinator: {line}")));
+        wrong.extend(self.coordinator_errors());
         assert!(wrong.is_empty(), "errors that nobody expected:\n  {}", wrong.join("\n  "));
         let missing = expected.iter().zip(&came).filter(|(_, came)| !**came);
         let missing: Vec<_> = missing.map(|(text, _)| text).collect();
         assert!(missing.is_empty(), "no ERROR said {missing:?}");
+    }
+
+    /// What the coordinator said with ERROR in this story, and whether it panicked.
+    pub fn coordinator_errors(&self) -> Vec<String> {
+        let log = self.coordinator_log();
+        let bad = log.lines().filter(|line| line.contains(" ERROR ") || line.contains("panicked"));
+        bad.map(|line| format!("coordinator: {line}")).collect()
     }
 
     /// Puts everything back to where stories begin, and says what was not there. A story that went
@@ -166,7 +168,7 @@ impl World {
         if !left.is_empty() {
             return left;
         }
-        if self.cluster.try_holders().is_none_or(|holders| !holders.is_empty()) {
+        if self.cluster.try_holders(|_| true).is_none_or(|holders| !holders.is_empty()) {
             left.push("slots are held".to_owned());
         }
         let nodes = self.cluster.get(&["nodes"]);
@@ -233,26 +235,7 @@ impl World {
             if self.left_on(host).is_empty() {
                 continue;
             }
-            if !host.is_on() {
-                lab(&["boot", &host.name]).good();
-            }
-            host.exec(&[
-                "sh",
-                "-c",
-                "
-                systemctl stop lockkeeper 'story-*'
-                rm -f /etc/lockkeeper/hold /etc/lockkeeper/config.d/9[1-9]*
-                rm -rf /etc/systemd/system/lockkeeper.service.d
-                systemctl daemon-reload
-                systemctl unmask kubelet; systemctl enable kubelet; systemctl restart kubelet
-                /usr/lib/standin/standin fault clear
-                /usr/lib/standin/standin unstage",
-            ]);
-            // What was finalized and never booted lies before what runs.
-            if standin(host)["deployments"][0]["booted"] == false {
-                host.exec(&["ostree", "admin", "undeploy", "0"]);
-            }
-            self.wipe(host);
+            scrub_host(host);
         }
         for host in &self.hosts {
             let patch = r#"{"metadata":{"annotations":{"lockkeeper.dev/cordoned-by":null,
@@ -273,13 +256,8 @@ impl World {
         if status["last"].is_null() && status["tries"].as_array().is_none_or(Vec::is_empty) {
             return;
         }
-        self.wipe(host);
+        wipe(host);
         host.waits_for("no-update", 60);
-    }
-
-    fn wipe(&self, host: &Host) {
-        host.sh("systemctl stop lockkeeper; systemctl reset-failed lockkeeper 2>/dev/null || true
-            rm -rf /var/lib/lockkeeper/*; systemctl start lockkeeper");
     }
 
     fn runs(&self, component: &str) -> bool {
@@ -307,29 +285,44 @@ impl World {
 
     /// What there is to see when a story failed.
     pub fn report(&self) {
-        println!("--- slots: {:?}", self.cluster.try_holders());
+        println!("--- slots: {:?}", self.cluster.try_holders(|_| true));
         for host in &self.hosts {
-            let entries = host.entries();
-            if entries.is_empty() {
-                continue;
+            if !host.entries().is_empty() {
+                host.report();
             }
-            println!("--- {}", host.name);
-            let said = host.exec(&["lockkeeper", "status"]);
-            print!("{}{}", said.out, said.err);
-            print!("{}", host.exec(&["lockkeeper", "why"]).out);
-            for entry in entries.iter().rev().take(20).rev() {
-                println!("  {}", entry.line());
-            }
-            println!("  node: {:?}", lab(&["kubectl", "get", "node", &host.name]).out);
         }
         println!("--- coordinator\n{}", self.coordinator_log());
     }
 }
 
-/// What the stand-in for rpm-ostree says of itself.
-fn standin(host: &Host) -> Value {
-    let said = host.sh("/usr/lib/standin/standin status --json");
-    serde_json::from_str(&said).expect("JSON from the stand-in")
+/// Brings one host back by force.
+pub fn scrub_host(host: &Host) {
+    if !host.is_on() {
+        lab(&["boot", &host.name]).good();
+    }
+    host.exec(&[
+        "sh",
+        "-c",
+        "
+        systemctl stop lockkeeper 'story-*'
+        rm -f /etc/lockkeeper/hold /etc/lockkeeper/config.d/9[1-9]*
+        rm -rf /etc/systemd/system/lockkeeper.service.d
+        systemctl daemon-reload
+        systemctl unmask kubelet; systemctl enable kubelet; systemctl restart kubelet
+        /usr/lib/standin/standin fault clear
+        /usr/lib/standin/standin unstage",
+    ]);
+    // What was finalized and never booted lies before what runs.
+    if standin(host)["deployments"][0]["booted"] == false {
+        host.exec(&["ostree", "admin", "undeploy", "0"]);
+    }
+    wipe(host);
+}
+
+/// Has the agent begin anew, without a record.
+fn wipe(host: &Host) {
+    host.sh("systemctl stop lockkeeper; systemctl reset-failed lockkeeper 2>/dev/null || true
+        rm -rf /var/lib/lockkeeper/*; systemctl start lockkeeper");
 }
 
 fn left_on_node(node: &Value) -> Vec<String> {

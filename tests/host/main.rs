@@ -226,7 +226,29 @@ async fn nothing_is_undone_while_the_host_may_go_down() {
     place.break_ostree();
     let error = undo(&place.host, &target).await.unwrap_err();
     assert!(error.starts_with("ostree admin lock-finalization: "), "{error}");
-    assert_eq!(place.restarts(), 0);
+    assert_eq!(place.is_locked(), Some(false));
+}
+
+/// The agent was killed in mid-transaction, and the transaction comes to its end while the reboot is
+/// undone: no reboot behind the lock, for nothing.
+#[tokio::test]
+async fn a_transaction_under_way_is_ended_before_the_lock() {
+    let (place, target) = staged(&[]).await;
+    place.standin(&["fault", "set", "slow-transaction=600"]);
+    let begun = async {
+        while !place.is_busy().await {
+            // Sleeps: nobody tells that a transaction has begun.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        answer = order(&place, &target) => panic!("it ended: {answer:?}"),
+        begun = tokio::time::timeout(PATIENCE, begun) => begun.expect("a transaction begins"),
+    }
+    place.end_transactions_when_called();
+    undo(&place.host, &target).await.unwrap();
+    assert_eq!(place.is_locked(), Some(true));
+    assert_eq!((place.systemctl_lines("reboot"), place.restarts()), (0, 1));
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use zbus::object_server::SignalEmitter;
 use zbus::{Connection, OwnedObjectPath, interface};
 
 pub(crate) const BOOT_ID: &str = "3f2a9c1e-0b1c-4d5e-8f90-a1b2c3d4e5f6";
+const SYSROOT: &str = "org.projectatomic.rpmostree1.Sysroot";
 const NAME: &str = "org.projectatomic.rpmostree1";
 
 /// What the small services say.
@@ -174,6 +175,27 @@ impl Place {
 
     pub(crate) fn add_unit_file(&self, file: &str) {
         self.said.lock().unwrap().files.push(file.to_owned());
+    }
+
+    /// Whether the daemon is in a transaction.
+    pub(crate) async fn is_busy(&self) -> bool {
+        let (path, interface) = ("/org/projectatomic/rpmostree1/Sysroot", SYSROOT);
+        let name = (interface, "ActiveTransactionPath");
+        let properties = Some("org.freedesktop.DBus.Properties");
+        let answer = self.services.call_method(Some(NAME), path, properties, "Get", &name).await;
+        let Ok(answer) = answer else { return false };
+        let value: zbus::wire::OwnedVariant = answer.body().deserialize().unwrap();
+        !String::try_from(value).unwrap().is_empty()
+    }
+
+    /// From now on ostree takes a second, in which the transaction that is under way ends.
+    pub(crate) fn end_transactions_when_called(&self) {
+        let (binary, root) = (standin().display(), self.folder.path().join("root"));
+        let standin = format!("{binary} --root {}", root.display());
+        let text = format!(
+            "#!/bin/sh\n{standin} fault clear || exit\nsleep 1\nexec {standin} ostree \"$@\"\n"
+        );
+        script(&self.host.path("/usr/bin/ostree"), &text);
     }
 
     /// From now on ostree fails.

@@ -18,8 +18,11 @@ const STATUS: [&str; 3] = ["admin", "status", "--json"];
 /// Its length grows with the deployments, some kB each.
 const STATUS_LENGTH: usize = 1024 * 1024;
 
-/// Locks the target again and restarts rpm-ostreed, which otherwise refuses every transaction.
+/// Restarts rpm-ostreed, which otherwise refuses every transaction, and locks the target again.
 /// Nothing is done while the host may still go down.
+///
+/// The restart comes first: a transaction that an agent before this one began may be under way, and
+/// if it came to its reboot behind the lock, the host would go down for nothing.
 ///
 /// # Errors
 /// Why it is not undone, for people.
@@ -27,19 +30,18 @@ pub async fn undo(host: &Host, target: &Target) -> Result<(), String> {
     let _single = host.reboot.lock().await;
     let link = host.bus.connect().await.map_err(|error| error.text())?;
     stays_up(&link).await?;
-    if is_staged(host, &link, target).await? {
-        lock(host).await?;
-        // A shutdown that began meanwhile leaves the update locked: it is then simply not applied.
-        stays_up(&link).await?;
-    }
     match restart_unit(&host.bus, UNIT, START_TIMEOUT).await {
         Ok(JobEnd::Result(result)) if result == "done" => {}
         Ok(JobEnd::Result(result)) => return Err(format!("restart of {UNIT}: {result}")),
         Ok(JobEnd::Unfinished) => return Err(format!("restart of {UNIT} does not end")),
         Err(error) => return Err(error.text()),
     }
+    stays_up(&link).await?;
     // The daemon must answer again, or the next attempt would fail as this one did.
-    is_staged(host, &link, target).await?;
+    if is_staged(host, &link, target).await? {
+        lock(host).await?;
+    }
+    // A shutdown that began meanwhile leaves the update locked: it is then simply not applied.
     stays_up(&link).await
 }
 

@@ -63,6 +63,88 @@ pub fn a_drain_past_its_deadline_yields(world: &World) {
     world.cluster.sweep();
 }
 
+/// The policy `delete`: at the deadline the pod that its budget protects is deleted, and the reboot
+/// follows.
+pub fn a_drain_past_its_deadline_deletes(world: &World) {
+    let host = world.host("n2");
+    world.cluster.pin("cart", "n2");
+    world.cluster.forbid_disruption("cart");
+    let pod = pod_of(world, "cart");
+    host.configure("[drain]\non_deadline = \"delete\"\ndeadline = \"4s\"\n");
+    let version = world.version();
+    host.stage(&version, &[]);
+    let draining = host.comes_to("draining", 20);
+    let rebooting = host.comes_to("rebooting", 40);
+    let took = rebooting.at() - draining.at();
+    // It began within a second that counts as a whole one.
+    assert!(took >= 3_000_000, "not before the deadline: {took} us");
+    assert_ne!(pod_of(world, "cart"), pod, "the pod was deleted");
+    let asked = asked_by_agent(world, "n2", &pod);
+    assert!(asked.contains(&("delete".to_owned(), 200)), "the agent deleted {pod}: {asked:?}");
+    host.ends("updated", 60);
+    assert_eq!(host.version(), version);
+    assert_eq!(host.boots(), 1);
+    assert_eq!(world.cluster.cordon("n2"), (false, None));
+    assert!(world.cluster.holders().is_empty());
+    world.cluster.sweep();
+}
+
+/// The policy `reboot`: at the deadline the host goes down all the same; the agent has neither evicted
+/// the pod nor deleted it, and it is the shutdown that stops it.
+pub fn a_drain_past_its_deadline_reboots(world: &World) {
+    let host = world.host("n1");
+    world.cluster.pin("cart", "n1");
+    world.cluster.forbid_disruption("cart");
+    let pod = pod_of(world, "cart");
+    host.configure("[drain]\non_deadline = \"reboot\"\ndeadline = \"4s\"\n");
+    let version = world.version();
+    host.stage(&version, &[]);
+    let draining = host.comes_to("draining", 20);
+    let rebooting = host.comes_to("rebooting", 40);
+    let took = rebooting.at() - draining.at();
+    // It began within a second that counts as a whole one.
+    assert!(took >= 3_000_000, "not before the deadline: {took} us");
+    host.ends("updated", 60);
+    let asked = asked_by_agent(world, "n1", &pod);
+    let refused = |(verb, code): &(String, u64)| verb == "create" && *code == 429;
+    assert!(!asked.is_empty() && asked.iter().all(refused), "the pod is left alone: {asked:?}");
+    assert_eq!(host.version(), version);
+    assert_eq!(host.boots(), 1);
+    assert_eq!(world.cluster.cordon("n1"), (false, None));
+    assert!(world.cluster.holders().is_empty());
+    world.cluster.sweep();
+}
+
+/// What this host's agent asked the API server to do to this pod, and the answers' codes. Of the two
+/// with that name, the kubelet says what it is.
+fn asked_by_agent(world: &World, host: &str, pod: &str) -> Vec<(String, u64)> {
+    let audit = std::fs::read_to_string(world.folder().join("audit.log")).unwrap();
+    let events = audit.lines().filter(|line| line.contains(pod));
+    let events = events.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let asked = events.filter(|event| {
+        event["user"]["username"] == format!("system:node:{host}").as_str()
+            && event["objectRef"]["name"] == pod
+            && !text(&event["userAgent"]).starts_with("kubelet")
+    });
+    let of = |event: Value| {
+        let code = event["responseStatus"]["code"].as_u64().unwrap_or_default();
+        (text(&event["verb"]).to_owned(), code)
+    };
+    asked.map(of).collect()
+}
+
+/// The name of the one pod of this Deployment that is not going.
+fn pod_of(world: &World, name: &str) -> String {
+    let selector = format!("app={name}");
+    until(30, "one pod", || {
+        let pods = world.cluster.get(&["--namespace", "shop", "pods", "--selector", &selector]);
+        let pods = pods["items"].as_array()?.clone();
+        let stays = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
+        let pod = pods.iter().find(stays)?;
+        Some(text(&pod["metadata"]["name"]).to_owned())
+    })
+}
+
 /// Cordoned by a person before: drained all the same, and cordoned afterwards, unmarked.
 pub fn a_persons_cordon_survives_the_cycle(world: &World) {
     let host = world.host("n2");

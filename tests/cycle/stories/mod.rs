@@ -6,6 +6,7 @@ mod agent;
 mod away;
 mod boots;
 mod drain;
+mod durability;
 mod gates;
 mod identity;
 mod people;
@@ -27,12 +28,15 @@ pub const ALL: &[Story] = stories! {
         a_full_boot_is_named_before_the_slot_is_taken, a_logged_in_user_is_waited_for;
     turns: three_nodes_take_turns_and_tell_of_it;
     drain: a_blocked_rehearsal_leaves_the_slot_to_others, a_drain_past_its_deadline_yields,
-        a_persons_cordon_survives_the_cycle, somebody_who_uncordons_is_obeyed;
+        a_persons_cordon_survives_the_cycle, somebody_who_uncordons_is_obeyed,
+        a_drain_past_its_deadline_deletes, a_drain_past_its_deadline_reboots;
     agent: an_agent_killed_in_mid_drain_goes_on, a_second_agent_is_turned_away;
     update: a_withdrawn_update_is_let_go, the_newer_update_is_booted, a_slow_daemon_is_waited_for;
     boots: a_failed_finalization_counts, a_fallback_is_denied_and_keeps_the_slot,
         an_unhealthy_node_keeps_slot_and_cordon, a_reboot_that_never_comes_is_undone;
-    away: an_api_server_that_goes_away_is_waited_for, a_coordinator_that_goes_away_is_waited_for;
+    away: a_bus_that_is_restarted_is_found_again, rpm_ostreed_killed_in_mid_transaction_is_undone,
+        an_api_server_that_goes_away_is_waited_for, a_coordinator_that_goes_away_is_waited_for;
+    durability: the_record_is_on_disk_before_anybody_hears;
     record: a_power_cut_in_mid_drain_is_survived, a_power_cut_at_the_reboot_is_survived,
         a_record_of_garbage_is_set_aside, an_unwritable_record_stops_what_is_dangerous;
     sequences: one_id_on_two_hosts_goes_down_once,

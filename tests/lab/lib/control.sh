@@ -127,6 +127,8 @@ start_coordinator() {
     mkdir -p "$LAB_DIR/coordinator/run"
     sed -e "s|@PORT@|$LAB_PORT_COORDINATOR|; s|@STATE@|$LAB_DIR/coordinator|; s|@SLOTS@|$LAB_SLOTS|" \
         "$lab_home/host/coordinator.toml" >"$LAB_DIR/coordinator.toml"
+    # A group for each host beside the common one, for whoever wants hosts that do not wait for each other.
+    hosts | sed 's/.*/\n[[coordinator.groups]]\nname = "&"\nslots = 1/' >>"$LAB_DIR/coordinator.toml"
     if has_coordinator; then
         start_component coordinator
         await_component coordinator

@@ -107,14 +107,17 @@ leader() {
 
 is_on() { leader "$1" >/dev/null 2>&1; }
 
-# inside HOST CMD...: runs it in the host, with stdin, output and exit status passed through.
+# inside HOST CMD...: runs it in the host, with stdin, output and exit status passed through. The shell
+# stays outside and waits: a host that goes down stops all its processes before it kills them, and an
+# nsenter that waits itself stops too, for good; the dead process then keeps the host from ending.
 inside() {
     local pid
     pid=$(leader "$1") || { say "error: $1 is off; 'lab boot $1' turns it on"; return 125; }
     shift
     # shellcheck disable=SC2154  # `exec_limit` is the caller's, if it has one
-    "${exec_limit[@]}" nsenter --target "$pid" --all -- /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-        HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" "$@"
+    "${exec_limit[@]}" nsenter --target "$pid" --all --no-fork -- /usr/bin/env -i \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" /bin/sh -c '"$@"; exit $?' sh "$@"
 }
 
 # exec_in HOST CMD...: as `inside`, but bounded where no person sits at the terminal.

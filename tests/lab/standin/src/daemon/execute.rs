@@ -71,8 +71,11 @@ pub(crate) async fn run(
     work: Work,
     cancelled: Arc<AtomicBool>,
 ) -> Result<Done> {
-    if let Some(seconds) = Faults::load(&paths)?.seconds(Kind::SlowTransaction) {
-        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    let began = tokio::time::Instant::now();
+    while let Some(seconds) = Faults::load(&paths)?.seconds(Kind::SlowTransaction)
+        && began.elapsed() < Duration::from_secs(seconds)
+    {
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     match work {
         Work::Finalize(options) => {
