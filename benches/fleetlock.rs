@@ -11,6 +11,7 @@
 //! It fails if one client gets less than 0.8 decisions a pattern, or many get no more than one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
