@@ -1,14 +1,14 @@
 //! Decisions a second of the real coordinator on its file store, beside the same writes alone.
 //!
 //! `cargo bench --bench fleetlock` starts `lockkeeper coordinator` with one slot in one group. 1, 8
-//! and 64 clients take that slot and give it back over loopback as fast as they can; who is denied
-//! asks again at once. A lock that is granted and an unlock are one decision each; denials need no
+//! and 64 clients take that slot and give it back over loopback as fast as they can; who stood in line in
+//! vain and is denied asks again at once. A lock that is granted and an unlock are one decision each; denials need no
 //! write and are counted apart. Before and after each of these turns, the same bytes are written in
 //! the same folder with the same pattern (write, fsync, rename, fsync of the folder) by nobody else,
 //! so that the disk of the moment is the measure. `FLEETLOCK_ROUNDS` and `FLEETLOCK_SECONDS` (of a turn)
 //! change how long it takes.
 //!
-//! It fails if one client gets less than 0.8 decisions a pattern, or many get no more than one.
+//! It fails if one client gets less than 0.8 decisions a pattern, or many less than one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr)]
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]

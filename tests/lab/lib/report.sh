@@ -4,10 +4,11 @@
 # Each part is a command that a person can run alone. It writes its sections, as Markdown, into the
 # folder that LOCKKEEPER_REPORT names; nothing else gets into the page but how each command ended.
 
-report_parts=(search fleet sweep hostile drain latency idle fleetlock)
+report_parts=(search fleet cases sweep hostile drain latency idle fleetlock)
 declare -A report_commands=(
     [search]="SEARCH_DEEP=1 cargo test --locked --release --test search -- --nocapture"
     [fleet]="FLEET_MINUTES=5 cargo test --locked --release --test fleet -- --nocapture"
+    [cases]="cargo test --locked --test tidy cases"
     [sweep]="cargo test --locked --test sweep -- --full"
     [hostile]="tests/fuzz 5"
     [drain]="LAB_PROFILE=release cargo bench --locked --bench drain"
