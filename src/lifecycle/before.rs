@@ -72,7 +72,7 @@ impl Heart<'_> {
         let noted = self.state.run.node_read || self.slot_may_be_ours();
         if self.is_node() && !noted {
             self.launch(Effect::ReadNode);
-            return Verdict::Wait(Waiting::NodeUnknown);
+            return Verdict::Wait(self.node_trouble_or(Waiting::NodeUnknown));
         }
         let Some(attempt) = self.attempt_id() else {
             return Verdict::Go(Stage::Releasing, Because::UpdateWithdrawn, None);

@@ -64,7 +64,7 @@ impl Heart<'_> {
         }
         if self.state.run.doubt_node {
             self.launch(Effect::ReadNode);
-            let reason = self.node().err().unwrap_or(Waiting::Cordoning);
+            let reason = self.node_trouble_or(Waiting::Cordoning);
             return self.until_deadline(reason);
         }
         if !self.state.run.cordoned {
@@ -88,14 +88,14 @@ impl Heart<'_> {
     fn cordon(&mut self, attempt: crate::model::AttemptId) -> Verdict {
         let Some(uid) = self.state.record.node_uid.clone() else {
             self.launch(Effect::ReadNode);
-            return self.until_deadline(Waiting::NodeUnknown);
+            let reason = self.node_trouble_or(Waiting::NodeUnknown);
+            return self.until_deadline(reason);
         };
         let foreign = self.state.record.core.cordon == Cordon::Foreign;
         if self.launch(Effect::Cordon { attempt, uid }) && !foreign {
             self.state.record.core.cordon = Cordon::Ours;
         }
-        let trouble = self.state.run.node_trouble.clone().map(Waiting::Node);
-        let reason = trouble.or(self.node().err()).unwrap_or(Waiting::Cordoning);
+        let reason = self.node_trouble_or(Waiting::Cordoning);
         self.until_deadline(reason)
     }
 

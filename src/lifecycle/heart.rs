@@ -306,6 +306,12 @@ impl<'a> Heart<'a> {
         }
     }
 
+    /// Why the Node could not be read or written last, else why it cannot be seen, else this.
+    pub(super) fn node_trouble_or(&self, otherwise: Waiting) -> Waiting {
+        let trouble = self.state.run.node_trouble.clone().map(Waiting::Node);
+        trouble.or(self.node().err()).unwrap_or(otherwise)
+    }
+
     /// What the update system would boot into, if it is known.
     pub(super) fn target(&self) -> Result<Option<Target>, Waiting> {
         match &self.state.view.system {

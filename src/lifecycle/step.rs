@@ -209,6 +209,7 @@ impl Heart<'_> {
         match answer {
             Ok(node) => {
                 self.lane_ok(Lane::Node);
+                self.state.run.node_trouble = None;
                 let stage = self.state.record.core.stage;
                 if stage == Stage::Requesting {
                     self.note_node(&node);
@@ -218,10 +219,8 @@ impl Heart<'_> {
                 }
                 self.saw_node(node, true);
             }
-            Err(trouble) => {
-                self.state.view.node = Some(Err(trouble.clone()));
-                self.node_failed_or_gone(trouble);
-            }
+            // What the watch showed stands: it tells changes only, and would never take this back.
+            Err(trouble) => self.node_failed_or_gone(trouble),
         }
     }
 
