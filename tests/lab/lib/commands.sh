@@ -32,8 +32,7 @@ lab: a Kubernetes control plane and hosts that really reboot, on this machine
   lab start|stop|restart COMPONENT etcd, apiserver, controller-manager, scheduler or coordinator
   lab logs [NAME]                  log of a component or of a host's console
 
-  lab report [PART...]             every proof and benchmark, joined into tests/REPORT.md; with PARTs only
-                                   these, into target/report/page.md
+  lab report [PART...]             every proof and benchmark, or these, and what they saw: tests/REPORT.md
 
 Settings are environment variables; lib/settings.sh lists them.
 END
