@@ -123,7 +123,7 @@ fn hint(error: &AdminError) -> &'static str {
 }
 
 fn meaning(group: &str, holder: &Holder, now: Timestamp) -> String {
-    let Holder { id, since, claim } = holder;
+    let Holder { id, since, claim, .. } = holder;
     let node = claim.node.as_deref().unwrap_or(id);
     let who = match &claim.node {
         Some(node) => format!("Node {node} (id {id})"),

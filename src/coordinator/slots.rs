@@ -12,7 +12,7 @@
 //! | asks | same boot as the holder's | another boot |
 //! |---|---|---|
 //! | lock | theirs; a new attempt takes over (the release of the last one was lost) | refused by name: a boot that ended never asks again, so this is another machine |
-//! | release | theirs | theirs, if it names the holder's attempt (the usual release after the reboot) or none (an agent without a record frees the stale slot of its id); with another attempt it is another machine's and frees nothing |
+//! | release | theirs | theirs, if it names the holder's attempt or an earlier one of its boot (the usual release after the reboot) or none (an agent without a record frees the stale slot of its id); with another attempt it is another machine's and frees nothing |
 //!
 //! Where one side is not known (Zincati sends neither), the id decides alone.
 
@@ -29,6 +29,10 @@ mod tests;
 
 /// `XXXXXXXX-N`, and room for what a later agent may make of it.
 const ATTEMPT_LENGTH_MAX: usize = 64;
+
+/// So many earlier attempts of a holder are kept: those of one boot that may still have a request on
+/// its way.
+const EARLIER_MAX: usize = 8;
 
 /// An id up to this length is shown whole beside the node's name.
 const ID_SHOWN_WHOLE: usize = 12;
@@ -60,6 +64,11 @@ pub struct Holder {
     /// For which attempt and boot.
     #[serde(flatten)]
     pub claim: Claim,
+    /// Attempts of the same boot that asked before the one in `claim`, at most [`EARLIER_MAX`]. A
+    /// request that was held up on its way arrives after that of a newer attempt, which must still
+    /// be able to release.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<String>,
 }
 
 /// What our own agents tell beside the protocol; both `None` for other clients.
@@ -207,6 +216,16 @@ impl Slots {
 // === impl Holder ===
 
 impl Holder {
+    /// Another attempt takes over: the one that holds is an earlier one from here on.
+    fn outdate(&mut self) {
+        let Some(attempt) = self.claim.attempt.take() else { return };
+        self.earlier.retain(|earlier| *earlier != attempt);
+        self.earlier.push(attempt);
+        if self.earlier.len() > EARLIER_MAX {
+            self.earlier.remove(0);
+        }
+    }
+
     /// For people: the node's name and the beginning of its id; the id alone if that is all.
     pub fn name(&self) -> String {
         let id = &self.id;
@@ -277,13 +296,17 @@ fn lock(group: &Group, policy: GroupPolicy, ask: &Ask, now: Timestamp) -> (Decis
             let holders = group.holders.clone();
             return (Decision::Full { slots: policy.slots, holders }, next);
         }
-        next.holders.push(Holder { id: ask.id.clone(), since: now, claim: ask.claim.clone() });
+        let (id, claim) = (ask.id.clone(), ask.claim.clone());
+        next.holders.push(Holder { id, since: now, claim, earlier: Vec::new() });
         return (Decision::Granted { grant: Grant::New, since: now }, next);
     };
     if differ(held.claim.boot.as_ref(), ask.claim.boot.as_ref()) {
         return (Decision::OtherAttempt { holder: held.clone() }, next);
     }
     let taken_over = differ(held.claim.attempt.as_ref(), ask.claim.attempt.as_ref());
+    if taken_over {
+        held.outdate();
+    }
     // Since stays: the slot has been away from the others all the time.
     held.claim.complete(&ask.claim);
     let since = held.since;
@@ -296,7 +319,8 @@ fn unlock(group: &Group, ask: &Ask) -> (Decision, Group) {
         return (Decision::NotHeld, group.clone());
     };
     let other_machine = differ(held.claim.boot.as_ref(), ask.claim.boot.as_ref())
-        && differ(held.claim.attempt.as_ref(), ask.claim.attempt.as_ref());
+        && differ(held.claim.attempt.as_ref(), ask.claim.attempt.as_ref())
+        && !ask.claim.attempt.as_ref().is_some_and(|attempt| held.earlier.contains(attempt));
     if other_machine {
         return (Decision::NotTheirs { holder: held.clone() }, group.clone());
     }

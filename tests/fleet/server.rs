@@ -42,6 +42,12 @@ impl Server {
         }
     }
 
+    /// The ids that hold a slot of this group.
+    pub(crate) fn holders(&self, group: &str) -> Vec<String> {
+        let group = self.kept.groups.get(group);
+        group.iter().flat_map(|group| &group.holders).map(|holder| holder.id.clone()).collect()
+    }
+
     /// Whether this id holds a slot.
     pub(crate) fn holds(&self, group: &str, id: &str) -> bool {
         let group = self.kept.groups.get(group);

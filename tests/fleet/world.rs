@@ -350,11 +350,21 @@ impl World {
             } else {
                 continue;
             };
-            let stage = node.stage();
-            self.breaks(
-                at,
-                &format!("in the end, {} {words} (promise 4): {stage:?}", node.name.clone()),
-            );
+            let text = format!("in the end, {} {words} (promise 4)", node.name);
+            let others: Vec<String> = self
+                .server
+                .holders(&node.group)
+                .iter()
+                .map(|id| {
+                    let of =
+                        self.nodes.iter().find(|other| other.id == *id).expect("a node of ours");
+                    let story = of.story.join("\n      ");
+                    format!("{} holds a slot, {:?}:\n      {story}", of.name, of.stage())
+                })
+                .collect();
+            let here = format!("{:?}; {}", node.stage(), others.join("\n"));
+            self.tell(at, here);
+            self.breaks(at, &text);
             return;
         }
     }

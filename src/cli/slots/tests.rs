@@ -10,6 +10,7 @@ fn groups() -> Vec<ListedGroup> {
         id: id.to_owned(),
         since: since.parse().unwrap(),
         claim: Claim::read(attempt, None, node).unwrap(),
+        earlier: Vec::new(),
     };
     let group =
         |group: &str, slots, holders| ListedGroup { group: group.to_owned(), slots, holders };

@@ -110,6 +110,24 @@ fn a_new_attempt_of_the_same_boot_takes_over() {
 }
 
 #[test]
+fn a_request_that_comes_too_late_does_not_keep_its_successor_from_releasing() {
+    story(
+        1,
+        &[
+            (LOCK, "n1", "a:a2", "granted"),
+            (LOCK, "n1", "a:a1", "taken over"),
+            (UNLOCK, "n1", "b:a2", "released"),
+            (LOCK, "n1", "a:a2", "granted"),
+            (LOCK, "n1", "a:a1", "taken over"),
+            (UNLOCK, "n1", "b:a1", "released"),
+            (LOCK, "n1", "a:a2", "granted"),
+            (LOCK, "n1", "a:a1", "taken over"),
+            (UNLOCK, "n1", "c:c1", "not theirs"),
+        ],
+    );
+}
+
+#[test]
 fn an_agent_without_a_record_frees_the_stale_slot_of_its_id() {
     story(1, &[(LOCK, "n1", "a1", "granted"), (UNLOCK, "n1", "b:", "released")]);
     story(1, &[(LOCK, "n1", "a1", "granted"), (UNLOCK, "n1", "", "released")]);
@@ -322,6 +340,9 @@ fn people_read_the_name_first() {
         (long, None, long),
     ] {
         let claim = Claim { node: node.map(str::to_owned), ..Claim::default() };
-        assert_eq!(Holder { id: id.to_owned(), since: at(0), claim }.name(), expected);
+        assert_eq!(
+            Holder { id: id.to_owned(), since: at(0), claim, earlier: Vec::new() }.name(),
+            expected
+        );
     }
 }

@@ -16,6 +16,7 @@ fn slots() -> impl Strategy<Value = Slots> {
         id,
         since: jiff::Timestamp::from_second(1_800_000_000 + since).unwrap(),
         claim: Claim::read(None, None, node.as_deref()).unwrap(),
+        earlier: Vec::new(),
     });
     let holders = proptest::collection::vec(holder, 0..4);
     let groups = proptest::collection::btree_map("[a-z]{1,8}", holders, 0..3);

@@ -9,6 +9,7 @@ fn slots(count: usize) -> Slots {
             id: format!("n{index}"),
             since: "2026-11-30T12:00:00Z".parse().unwrap(),
             claim: Claim::read(Some("3f2a9c1e-7"), None, Some("worker-1")).unwrap(),
+            earlier: Vec::new(),
         })
         .collect();
     Slots { groups: [("default".to_owned(), Group { holders })].into() }
