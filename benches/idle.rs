@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         "## An idle agent\n\n{minutes:.1} minutes on a node on which no update waits.\n\n"
     ));
     section
-        .line("| process | resident MB | anonymous MB | wake-ups a minute |\n|---|---:|---:|---:|");
+        .line("| process | resident MB | anonymous MB | wake-ups a minute | memory, times the agent's |\n|---|---:|---:|---:|---:|");
     for (at, name) in names.iter().enumerate() {
         let wakes = wake_ups(&before[at], &after[at]) / minutes;
         let (resident, anonymous) = (after[at].resident / MB, after[at].anonymous / MB);

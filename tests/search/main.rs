@@ -3,6 +3,9 @@
 //!
 //! From every state that was reached the world is also played to its end without further faults:
 //! the node must end uncordoned and its slot released, or name what it waits for.
+//!
+//! A world of one node is searched until there is no further state. `SEARCH_DEEP=1` goes deeper where two
+//! nodes are too many for that.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,214 +15,114 @@
     clippy::wildcard_enum_match_arm
 )]
 
+mod check;
 mod effects;
+mod engine;
+mod hearts;
 mod moves;
+mod report;
+mod rules;
+mod time;
 mod world;
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use engine::{Found, search};
+use lockkeeper::lifecycle::{self, AfterRollback, Outcome};
+use report::ended;
+use rules::{Kind, PLAIN, Rules};
+use world::{Heart, Play};
 
-use lockkeeper::lifecycle;
-use world::{Heart, World};
+const HEART: Heart = Heart { step: lifecycle::step, writes_late: false };
 
-/// Steps from any state to its end without faults, at most; a cycle with a denial takes about 60.
-const STEPS_TO_REST: usize = 400;
+/// More than any of these worlds has.
+const STEPS_MAX: usize = 2000;
+const STATES_MAX: usize = 20_000_000;
 
-struct Search {
-    states: usize,
-    deepest: usize,
-}
-
-fn key(world: &World) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    world.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Visits every world that can be reached; the first broken promise ends it with its story.
-fn search(heart: Heart, first: World, states_max: usize) -> Result<Search, String> {
-    let mut parents: HashMap<u64, (u64, String)> = HashMap::new();
-    let mut rests: HashMap<u64, ()> = HashMap::new();
-    let mut queue = VecDeque::new();
-    parents.insert(key(&first), (0, "the world begins".to_owned()));
-    queue.push_back((first, 0));
-    let mut deepest = 0;
-    while let Some((world, depth)) = queue.pop_front() {
-        deepest = depth;
-        let here = key(&world);
-        for (words, next) in world.successors(heart) {
-            let story = |broken: &str| format!("{broken}\n{}{words}", tell(&parents, here));
-            let next = next.map_err(|broken| story(&broken))?;
-            if let Some(broken) = next.check() {
-                return Err(story(&broken));
-            }
-            let there = key(&next);
-            if parents.contains_key(&there) {
-                continue;
-            }
-            rest(heart, &next, &mut rests).map_err(|broken| story(&broken))?;
-            parents.insert(there, (here, words));
-            if parents.len() >= states_max {
-                return Ok(Search { states: parents.len(), deepest });
-            }
-            queue.push_back((next, depth + 1));
+fn explore(rules: Rules, steps_max: usize) -> Found {
+    match search(&Play::new(HEART, rules), steps_max, STATES_MAX) {
+        Ok(found) => {
+            report::world(&rules, &found);
+            found
         }
+        Err(story) => panic!("{}: {story}", rules.name),
     }
-    Ok(Search { states: parents.len(), deepest })
 }
 
-/// Plays a world to its end without faults: every effect works, the first that can happen happens.
-fn rest(heart: Heart, world: &World, known: &mut HashMap<u64, ()>) -> Result<(), String> {
-    let mut world = world.clone();
-    world.faults = 0;
-    let mut path = Vec::new();
-    for _ in 0..STEPS_TO_REST {
-        if world.halted_for_good() {
-            return world.at_rest().map_or(Ok(()), |broken| Err(format!("at rest: {broken}")));
-        }
-        let here = key(&world);
-        if known.contains_key(&here) {
-            break;
-        }
-        path.push(here);
-        // The update is staged once in a world, and then time passes only when nothing else does.
-        let next = world.successors(heart).into_iter().next();
-        let Some((_, next)) = next else {
-            if let Some(broken) = world.at_rest() {
-                return Err(format!("at rest: {broken}"));
-            }
-            known.extend(path.into_iter().map(|here| (here, ())));
-            return Ok(());
-        };
-        world = next?;
-    }
-    if path.len() >= STEPS_TO_REST {
-        let stages: Vec<_> = world.hosts.iter().map(world::Host::stage).collect();
-        return Err(format!("no rest within {STEPS_TO_REST} steps: {stages:?}"));
-    }
-    known.extend(path.into_iter().map(|here| (here, ())));
-    Ok(())
-}
-
-fn tell(parents: &HashMap<u64, (u64, String)>, mut at: u64) -> String {
-    let mut lines = Vec::new();
-    while let Some((parent, words)) = parents.get(&at) {
-        lines.push(words.clone());
-        at = *parent;
-    }
-    lines.reverse();
-    lines.iter().map(|line| format!("  {line}\n")).collect::<String>() + "  "
-}
-
-fn expect_good(name: &str, first: World, states_max: usize) {
-    match search(lifecycle::step, first, states_max) {
-        Ok(Search { states, deepest }) => {
-            println!("{name}: {states} states, {deepest} steps deep, no promise broken");
-        }
-        Err(story) => panic!("{name}: {story}"),
-    }
+/// Searches a world of one node to its last state: no promise is broken, and nodes went round, also with
+/// every fault on the way.
+fn exhaust(rules: Rules) -> Found {
+    let found = explore(rules, STEPS_MAX);
+    assert!(found.all, "{}: not every state was reached", rules.name);
+    let faults = rules.faults.iter().sum();
+    assert!(ended(&found, Outcome::Updated, 0) > 0, "{}: no cycle was completed", rules.name);
+    assert!(ended(&found, Outcome::Updated, faults) > 0, "{}: none with its faults", rules.name);
+    found
 }
 
 #[test]
 fn one_node_with_two_faults() {
-    expect_good("one node, two faults", World::new(1, 2, false), 150_000);
-}
-
-#[test]
-fn one_node_that_releases_after_a_fallback() {
-    expect_good("slot freed after a fallback", World::new(1, 2, false).releasing(), 60_000);
-}
-
-#[test]
-fn one_node_cordoned_by_a_person() {
-    expect_good("a person's cordon, two faults", World::new(1, 2, true), 60_000);
-}
-
-/// A promise that was never seen broken proves nothing: each of these hearts is wrong in one way,
-/// and the search must say so in the words of that promise.
-#[test]
-fn broken_hearts_are_found_out() {
-    use lockkeeper::fleetlock::SlotAnswer;
-    use lockkeeper::lifecycle::{Effect, Event, UncordonAnswer, Verification};
-
-    let takes_no_for_yes: Heart = |policy, state, now, event| {
-        let event = match event {
-            Event::SlotAnswered(SlotAnswer::Denied { .. }) => {
-                Event::SlotAnswered(SlotAnswer::Granted)
-            }
-            other => other,
-        };
-        lifecycle::step(policy, state, now, event)
-    };
-    let believes_in_empty_nodes: Heart = |policy, state, now, event| {
-        let event = match event {
-            Event::Verified(_) => Event::Verified(Verification::Good),
-            other => other,
-        };
-        lifecycle::step(policy, state, now, event)
-    };
-    let forgets_the_cordon: Heart = |policy, state, now, event| {
-        let mut step = lifecycle::step(policy, state, now, event);
-        if step.effects.contains(&Effect::Uncordon) {
-            step.effects.retain(|effect| *effect != Effect::Uncordon);
-            let told = Event::Uncordoned(UncordonAnswer::Lifted);
-            step = lifecycle::step(policy, &step.next, now, told);
-        }
-        step
-    };
-    let asks_again: Heart = |policy, state, now, event| {
-        let mut step = lifecycle::step(policy, state, now, event);
-        for effect in &mut step.effects {
-            if let (Effect::UndoReboot { target }, Some(attempt)) =
-                (&*effect, &step.next.record.core.attempt)
-            {
-                let (attempt, target) = (attempt.id.clone(), target.clone());
-                *effect = Effect::Reboot { attempt, target };
-            }
-        }
-        step
-    };
-    let does_not_settle: Heart = |policy, state, now, event| {
-        let mut state = state.clone();
-        if let Some(Ok(node)) = &mut state.view.node {
-            node.ready = true;
-            node.boot_id = Some(state.boot.id.clone());
-        }
-        lifecycle::step(policy, &state, now, event)
-    };
-    let forgives: Heart = |policy, state, now, event| {
-        let mut state = state.clone();
-        state.record.denied.clear();
-        lifecycle::step(policy, &state, now, event)
-    };
-    let never_gives_back: Heart = |policy, state, now, event| {
-        let mut step = lifecycle::step(policy, state, now, event);
-        if step.effects.contains(&Effect::ReleaseSlot) {
-            step.effects.retain(|effect| *effect != Effect::ReleaseSlot);
-            let told = Event::SlotReleased(lockkeeper::fleetlock::ReleaseAnswer::Released);
-            step = lifecycle::step(policy, &step.next, now, told);
-        }
-        step
-    };
-    let table: [(&str, Heart, World, &str); 7] = [
-        ("takes no for yes", takes_no_for_yes, World::new(2, 0, false), "without the slot"),
-        ("no last look", believes_in_empty_nodes, World::new(1, 2, false), "pods that should"),
-        ("forgets the cordon", forgets_the_cordon, World::new(1, 1, false), "cordon stands"),
-        ("asks again", asks_again, World::new(1, 2, false), "reboots twice"),
-        ("does not settle", does_not_settle, World::new(1, 0, false), "before it is ready"),
-        ("forgives", forgives, World::new(1, 1, false).releasing(), "that fell back"),
-        ("never gives back", never_gives_back, World::new(1, 0, false), "keeps the slot"),
-    ];
-    for (name, heart, first, promise) in table {
-        let Err(story) = search(heart, first, 200_000) else {
-            panic!("the heart that {name} was not found out");
-        };
-        let first_line = story.lines().next().unwrap_or_default();
-        assert!(first_line.contains(promise), "{name}: {story}");
+    let found = exhaust(PLAIN);
+    for outcome in [
+        Outcome::Yielded,
+        Outcome::Withdrawn,
+        Outcome::FinalizeFailed,
+        Outcome::NotFinalized,
+        Outcome::RebootNeverCame,
+        Outcome::Interrupted,
+    ] {
+        assert!(ended(&found, outcome, 2) > 0, "{outcome:?} was not reached");
     }
 }
 
 #[test]
+fn one_node_that_releases_after_a_fallback() {
+    let name = "one node, slot freed after a fallback";
+    let found = exhaust(Rules { name, after_rollback: AfterRollback::Release, ..PLAIN });
+    assert!(ended(&found, Outcome::FellBack, 2) > 0, "no fallback was reached");
+}
+
+#[test]
+fn one_node_cordoned_by_a_person() {
+    exhaust(Rules { name: "one node, cordoned by a person", person_cordoned: true, ..PLAIN });
+}
+
+#[test]
+fn broken_hearts_are_found_out() {
+    let mut rows = Vec::new();
+    for wrong in hearts::wrong_hearts() {
+        let play = Play { only: Some(wrong.promise), ..Play::new(wrong.heart, wrong.rules) };
+        let Err(story) = search(&play, STEPS_MAX, STATES_MAX) else {
+            panic!("promise {}: the heart that {} was not found out", wrong.promise, wrong.what);
+        };
+        assert_eq!(story.broken.promise, wrong.promise, "the heart that {}: {story}", wrong.what);
+        let (steps, words) = (story.steps.len(), &story.broken.what);
+        rows.push(format!("| {} | {} | {steps} steps | {words} |", wrong.promise, wrong.what));
+    }
+    report::hearts(rows);
+}
+
+/// What comes rarely, each beside two faults of any kind. With `SEARCH_DEEP=1` also the clock.
+#[test]
+fn one_node_and_what_comes_rarely() {
+    const RARE: [(&[Kind], &str); 4] = [
+        (&[Kind::PersonCordons], "one node, a person cordons"),
+        (&[Kind::PersonReboots], "one node, a person reboots"),
+        (&[Kind::NewerUpdate], "one node, a newer update"),
+        (&[Kind::ClockJumps], "one node, the clock jumps"),
+    ];
+    let deep = std::env::var_os("SEARCH_DEEP").is_some();
+    for (kinds, name) in RARE.into_iter().take(if deep { 4 } else { 3 }) {
+        exhaust(Rules { name, kinds, ..PLAIN });
+    }
+}
+
+/// Too many for every state: every order up to so many steps, and from each of these states the world
+/// is played to its end, in which both nodes have gone round one after the other.
+#[test]
 fn two_nodes_with_one_slot() {
-    expect_good("two nodes, one fault", World::new(2, 1, false), 150_000);
+    let deep = std::env::var_os("SEARCH_DEEP").is_some();
+    let rules = Rules { name: "two nodes, one slot", faults: &[1, 1], rounds: 1, ..PLAIN };
+    let steps = if deep { 17 } else { 15 };
+    let found = explore(rules, steps);
+    assert!(found.deepest == steps && found.states > 1000, "{found:?}");
+    assert!(engine::goes_round(&Play::new(HEART, rules)), "the nodes did not go round");
 }

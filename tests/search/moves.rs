@@ -2,186 +2,344 @@
 
 use std::time::Duration;
 
-use lockkeeper::lifecycle::{self, Effect, Event, Lane, Start};
+use jiff::SignedDuration;
+use lockkeeper::lifecycle::{self, Event, Start};
 
 use crate::effects::outcomes;
-use crate::world::{Boot, Broken, Heart, World};
+use crate::rules::Kind;
+use crate::time::shift_wall;
+use crate::world::{BOOT, Boot, CLOCK, Memory, Play, World, boot_mark, now};
+
+/// How far the wall clock jumps.
+const JUMP: SignedDuration = SignedDuration::from_hours(24);
+
+/// What happened: to which host, and the words for it.
+pub(crate) type Told = (u8, &'static str);
 
 /// What can happen to one host.
 struct Moves<'a> {
     world: &'a World,
-    heart: Heart,
+    play: &'a Play,
     at: usize,
-    found: Vec<(String, Result<World, Broken>)>,
+    /// Only the first that can happen is asked for.
+    first: bool,
+    found: Vec<(Told, World)>,
 }
 
 impl World {
-    /// Every world that can follow this one, with the words for what happened.
-    pub(crate) fn successors(&self, heart: Heart) -> Vec<(String, Result<World, Broken>)> {
-        let mut found = Vec::new();
+    /// Every world that can follow this one in its normal form, with the words for what happened.
+    pub(crate) fn successors(&self, play: &Play) -> Vec<(Told, World)> {
+        self.moves(play, false)
+    }
+
+    /// The first of them.
+    pub(crate) fn first_successor(&self, play: &Play) -> Option<(Told, World)> {
+        self.moves(play, true).into_iter().next()
+    }
+
+    fn moves(&self, play: &Play, first: bool) -> Vec<(Told, World)> {
+        let mut moves = Moves { world: self, play, at: 0, first, found: Vec::new() };
         for at in 0..self.hosts.len() {
-            let mut moves = Moves { world: self, heart, at, found };
-            moves.agent();
-            moves.news();
-            moves.host();
-            moves.others();
-            moves.effects();
-            found = moves.found;
+            moves.at = at;
+            moves.all();
         }
-        found.extend(self.time_passes(heart).map(|next| ("time passes".to_owned(), Ok(next))));
-        found
+        if !first || moves.found.is_empty() {
+            moves.found.extend(self.time_passes(play).map(|next| ((0, "time passes"), next)));
+        }
+        moves.found
     }
 
     /// Time passes only when nothing else is under way, and until somebody wants to be woken.
-    fn time_passes(&self, heart: Heart) -> Option<World> {
+    fn time_passes(&self, play: &Play) -> Option<World> {
         let quiet = self.hosts.iter().all(|host| host.pending.is_empty() && host.agent.is_some());
         let wake = self.hosts.iter().filter_map(|host| host.wake).min().filter(|_| quiet)?;
         let mut next = self.clone();
-        next.clock = wake.max(self.clock + Duration::from_secs(1));
+        next.ended = None;
+        next.pass(wake.saturating_sub(CLOCK).max(Duration::from_secs(1)));
         for at in 0..next.hosts.len() {
-            if next.hosts[at].wake.is_some_and(|wake| wake <= next.clock) {
-                next.deliver(heart, at, Event::Woke);
+            if next.hosts[at].wake.is_some_and(|wake| wake <= CLOCK) {
+                next.deliver(play, at, Event::Woke);
             }
         }
+        next.check(play);
+        next.normalise(play);
         Some(next)
     }
 
-    fn start(&mut self, at: usize) {
-        let host = &self.hosts[at];
+    fn start(&mut self, play: &Play, at: usize) {
         let start = Start {
-            boot: host.boot_mark(),
+            boot: boot_mark(BOOT),
             kubelet_unit: true,
             record_set_aside: None,
             seed: u64::try_from(at).unwrap_or(0),
         };
-        let record = host.disk.clone().unwrap_or_default();
-        let step = lifecycle::start(&self.policy(), record, start, self.now());
-        self.accept(at, step);
-    }
-
-    fn kill(&mut self, at: usize) {
         let host = &mut self.hosts[at];
-        if let Some(Effect::RequestSlot { .. }) = host.pending.get(&Lane::Slot) {
-            host.late_grant = true;
+        if host.memory == Memory::Forgot {
+            host.memory = Memory::ForgotBeforeALook;
         }
-        host.agent = None;
-        host.pending.clear();
-        host.wake = None;
+        let disk = host.disk.take();
+        let record = disk.clone().unwrap_or_default();
+        let step = lifecycle::start(&play.policy, record, start, now());
+        self.accept(play, at, disk, step);
     }
 
-    fn reboots(&mut self, at: usize, boot: Boot, by_shutdown: bool) {
+    fn reboots(&mut self, play: &Play, at: usize, boot: Boot, by_shutdown: bool) {
         let holds = self.holder == Some(at);
         let host = &mut self.hosts[at];
         host.down_with_slot = holds;
-        host.come_up(boot, by_shutdown);
+        host.come_up(&play.policy, boot, by_shutdown);
     }
 }
 
 impl Moves<'_> {
-    /// This can happen, if so many faults are left.
-    fn may(&mut self, faults: u8, words: &str, change: impl FnOnce(&mut World)) {
-        self.may_break(faults, words, |world| {
-            change(world);
-            None
-        });
+    fn all(&mut self) {
+        self.agent();
+        self.news();
+        self.host();
+        self.others();
+        self.strangers();
+        self.effects();
     }
 
-    /// As [`Self::may`], and may show a broken promise.
-    fn may_break(
-        &mut self,
-        faults: u8,
-        words: &str,
-        change: impl FnOnce(&mut World) -> Option<Broken>,
-    ) {
-        let Some(left) = self.world.faults.checked_sub(faults) else { return };
+    /// This can happen, if so many faults are left.
+    fn may(&mut self, faults: u8, words: &'static str, change: impl FnOnce(&mut World)) {
+        let Some(left) = self.world.hosts[self.at].faults.checked_sub(faults) else { return };
+        if self.first && !self.found.is_empty() {
+            return;
+        }
         let mut next = self.world.clone();
-        next.faults = left;
-        let result = match change(&mut next) {
-            Some(broken) => Err(broken),
-            None => Ok(next),
-        };
-        self.found.push((format!("n{}: {words}", self.at), result));
+        next.hosts[self.at].faults = left;
+        next.ended = None;
+        change(&mut next);
+        next.check(self.play);
+        next.normalise(self.play);
+        let at = u8::try_from(self.at).unwrap_or(u8::MAX);
+        self.found.push(((at, words), next));
+    }
+
+    /// As [`Self::may`], in worlds where such things happen.
+    fn strange(&mut self, kind: Kind, words: &'static str, change: impl FnOnce(&mut World)) {
+        if self.play.rules.may(kind) {
+            self.may(1, words, change);
+        }
     }
 
     fn agent(&mut self) {
-        let (at, host) = (self.at, &self.world.hosts[self.at]);
+        let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
         if host.going_down {
             return;
         }
         if host.agent.is_none() {
-            self.may(0, "agent starts", |w| w.start(at));
+            self.may(0, "agent starts", |w| w.start(play, at));
         } else {
-            self.may(1, "agent is killed", |w| w.kill(at));
+            self.may(1, "agent is killed", |w| w.hosts[at].agent_ends(&play.policy));
         }
     }
 
     /// What is there to be seen, and is seen.
     fn news(&mut self) {
-        let (at, heart, host) = (self.at, self.heart, &self.world.hosts[self.at]);
-        let again = self.world.releasing && host.boot == 2 && !host.fell_back.is_empty();
-        if host.staged.is_none() && (again || host.boot == 1) && host.booted == "old" {
+        let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
+        let again = play.rules.rounds == 0 || host.rounds < play.rules.rounds;
+        if host.staged.is_none() && host.booted == "old" && !host.going_down && again {
             self.may(0, "an update is staged", |w| w.hosts[at].staged = Some("new"));
         }
+        if host.disk_full {
+            self.may(0, "there is room on the disk again", |w| w.room_again(play, at));
+        }
+        if host.node_gone && host.ready.is_some() && !host.going_down {
+            self.may(0, "the Node registers again", |w| w.hosts[at].register());
+        }
         let Some(agent) = &host.agent else { return };
-        if agent.view.system != Some(host.system()) {
+        let system = host.system();
+        if agent.view.system.as_ref() != Some(&system) {
             self.may(0, "the update system is read", |w| {
-                w.deliver(heart, at, Event::System(host.system()));
+                w.deliver(play, at, Event::System(system))
             });
         }
-        if agent.view.node != Some(Ok(host.node())) {
+        let node = host.node();
+        if agent.view.node.as_ref() != Some(&node) {
             self.may(0, "the watch shows the Node", |w| {
-                w.deliver(heart, at, Event::Node(host.node()));
+                w.deliver(play, at, node.map_or_else(Event::NodeTrouble, Event::Node));
             });
         }
     }
 
     /// How the host goes down and comes up.
     fn host(&mut self) {
-        let (at, heart, host) = (self.at, self.heart, &self.world.hosts[self.at]);
+        let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
         if !host.going_down {
-            if !host.ready {
+            if host.ready.is_none() {
                 self.may(0, "the kubelet reports", |w| {
-                    w.hosts[at].ready = true;
+                    if w.hosts[at].node_gone {
+                        w.hosts[at].register();
+                    }
+                    w.hosts[at].ready = Some(CLOCK);
                     w.hosts[at].pods = true;
-                    w.hosts[at].down_with_slot = false;
                 });
             }
-            self.may(1, "power is cut", |w| w.reboots(at, Boot::Target, false));
+            self.may(1, "power is cut", |w| w.reboots(play, at, Boot::Target, false));
             return;
         }
         if host.agent.as_ref().is_some_and(|agent| !agent.view.preparing_for_shutdown) {
             self.may(0, "logind prepares", |w| {
-                w.deliver(heart, at, Event::PreparingForShutdown(true));
+                w.deliver(play, at, Event::PreparingForShutdown(true));
             });
         }
-        self.may(0, "the host reboots", |w| w.reboots(at, Boot::Target, true));
-        self.may(1, "the host reboots, unfinalized", |w| w.reboots(at, Boot::FinalizeFails, true));
-        self.may(1, "the host falls back", |w| w.reboots(at, Boot::FallsBack, true));
+        self.may(0, "the host reboots", |w| w.reboots(play, at, Boot::Target, true));
+        self.may(1, "the host reboots, unfinalized", |w| {
+            w.reboots(play, at, Boot::FinalizeFails, true);
+        });
+        self.may(1, "the host falls back", |w| w.reboots(play, at, Boot::FallsBack, true));
+        self.may(1, "power is cut while it goes down", |w| {
+            w.reboots(play, at, Boot::Target, false);
+        });
     }
 
-    /// What people and the slot server do.
+    /// What people and the slot server do in every world.
     fn others(&mut self) {
-        let (at, host) = (self.at, &self.world.hosts[self.at]);
+        let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
         if host.staged.is_some() && !host.going_down {
             self.may(1, "the update is withdrawn", |w| w.hosts[at].staged = None);
         }
-        if host.mark.is_some() && host.unschedulable && !host.going_down {
+        if host.marked && host.unschedulable && !host.going_down {
             self.may(1, "a person uncordons", |w| w.hosts[at].unschedulable = false);
         }
-        if host.late_grant && self.world.holder.is_none() {
+        if host.late_grant.is_some() && self.world.holder.is_none() {
             self.may(1, "a lost request is granted late", |w| {
-                w.hosts[at].late_grant = false;
-                w.holder = Some(at);
+                w.hosts[at].late_grant = None;
+                w.grant(play, at);
             });
         }
     }
 
     fn effects(&mut self) {
-        let (at, heart, host) = (self.at, self.heart, &self.world.hosts[self.at]);
+        let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
         for effect in host.pending.values() {
-            for (faults, words, way) in outcomes(effect) {
-                self.may_break(faults, words, |w| w.happen(heart, at, effect, way));
+            for (faults, words, way) in outcomes(host, effect) {
+                self.may(*faults, words, |w| w.happen(play, at, effect, *way));
             }
         }
+    }
+}
+
+// === In some worlds only ===
+
+impl Moves<'_> {
+    fn strangers(&mut self) {
+        let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
+        if host.going_down {
+            return;
+        }
+        if self.world.holder == Some(self.world.hosts.len()) {
+            self.may(0, "somebody else gives the slot back", |w| w.holder = None);
+        }
+        if !host.unschedulable && !host.marked && !host.node_gone {
+            self.strange(Kind::PersonCordons, "a person cordons", |w| {
+                w.hosts[at].unschedulable = true;
+                w.hosts[at].person_cordoned = true;
+            });
+        }
+        self.strange(Kind::PersonReboots, "a person reboots the host", |w| {
+            w.reboots(play, at, Boot::Target, true);
+        });
+        if self.world.holder == Some(at) {
+            self.strange(Kind::ServerForgets, "the server forgets, and grants to another", |w| {
+                w.holder = Some(w.hosts.len());
+                w.hosts[at].memory = Memory::Forgot;
+            });
+        }
+        if !host.disk_full {
+            self.strange(Kind::DiskFull, "the disk is full", |w| w.hosts[at].disk_full = true);
+        }
+        if host.agent.is_some() {
+            self.strange(Kind::RecordLost, "agent is killed, its record is lost", |w| {
+                w.hosts[at].agent_ends(&play.policy);
+                w.hosts[at].disk = None;
+            });
+        }
+        self.snapshots();
+        if !host.node_gone {
+            self.strange(Kind::NodeReplaced, "the Node is deleted", |w| w.hosts[at].unregister());
+        }
+        if host.staged == Some("new") {
+            self.strange(Kind::NewerUpdate, "a newer update is staged", |w| {
+                w.hosts[at].staged = Some("newer");
+            });
+        }
+        self.strange(Kind::ClockJumps, "the clock is set a day ahead", |w| w.jump(play, at, -JUMP));
+        self.strange(Kind::ClockJumps, "the clock is set a day back", |w| w.jump(play, at, JUMP));
+        if !host.inhibited {
+            self.strange(Kind::StaysInhibited, "a program blocks the shutdown for good", |w| {
+                w.hosts[at].inhibited = true;
+                w.deliver(play, at, Event::HostChanged);
+            });
+        }
+        if !host.pods_stay {
+            self.strange(Kind::PodsStay, "pods stay for good", |w| w.hosts[at].pods_stay = true);
+        }
+    }
+
+    fn snapshots(&mut self) {
+        let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
+        let settled = host.ready.is_some() && host.staged.is_none() && host.written.is_none();
+        if let Some((record, booted)) = &host.snapshot {
+            let (record, booted) = (record.clone(), *booted);
+            self.strange(Kind::Snapshot, "the snapshot is restored", |w| {
+                let holds = w.holder == Some(at);
+                let host = &mut w.hosts[at];
+                host.down_with_slot = holds;
+                host.agent_ends(&play.policy);
+                (host.staged, host.booted) = (None, booted);
+                host.disk = Some(record);
+                host.come_up(&play.policy, Boot::Target, false);
+            });
+        } else if let (true, Some(record)) = (settled, host.on_disk())
+            && play.rules.may(Kind::Snapshot)
+        {
+            let record = record.clone();
+            self.may(0, "a snapshot is taken", |w| {
+                let host = &mut w.hosts[at];
+                host.snapshot = Some((record, host.booted));
+            });
+        }
+    }
+}
+
+impl World {
+    fn room_again(&mut self, play: &Play, at: usize) {
+        let host = &mut self.hosts[at];
+        host.disk_full = false;
+        if host.agent.is_none() {
+            return;
+        }
+        host.disk = None;
+        self.deliver(play, at, Event::RecordWritten);
+    }
+
+    /// What the record says of the wall moves the other way.
+    fn jump(&mut self, play: &Play, at: usize, by: SignedDuration) {
+        let host = &mut self.hosts[at];
+        let agent = host.agent.as_mut().map(|agent| &mut agent.record);
+        for record in agent.into_iter().chain(&mut host.disk) {
+            shift_wall(record, by);
+        }
+        self.deliver(play, at, Event::ClockSet);
+    }
+}
+
+impl crate::world::Host {
+    fn unregister(&mut self) {
+        self.node_gone = true;
+        self.unschedulable = false;
+        self.marked = false;
+        self.person_cordoned = false;
+        self.lifted_by_server = false;
+        self.pods = false;
+    }
+
+    fn register(&mut self) {
+        self.node_gone = false;
+        self.uid += 1;
+        self.pods = true;
     }
 }

@@ -1,19 +1,50 @@
 //! A small world around the heart: hosts that boot, one slot, and everything that can go wrong.
+//!
+//! Its clocks stand still: the time since boot is always [`CLOCK`] and the wall shows [`wall`]. When time
+//! passes, everything that the world remembers becomes older instead (`time.rs`), so that two worlds that
+//! differ only in when they happen are one.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lockkeeper::fleetlock::SlotAnswer;
 use lockkeeper::lifecycle::{
-    AfterRollback, BootMark, Effect, Event, HostView, Inhibitor, KubernetesPolicy, Lane, NodeView,
-    OnDeadline, OnForeignUncordon, OnUsers, Policy, Record, SlotPolicy, Stage, State, Step,
+    BootMark, Effect, Event, HostView, Inhibitor, Lane, NodeTrouble, NodeView, Outcome, Policy,
+    Record, Stage, State, Step,
 };
 use lockkeeper::model::{BootId, Deployment, NodeUid, Now, SystemView};
-use lockkeeper::schedule::Windows;
+
+use crate::rules::{Kind, Rules};
+
+/// The time since boot, always.
+pub(crate) const CLOCK: Duration = Duration::from_secs(20_000);
+
+/// The boot that runs is always called so; those before it have lower numbers.
+pub(crate) const BOOT: u8 = 9;
 
 /// The heart under search: the real one, or a copy that is broken on purpose.
-pub(crate) type Heart = fn(&Policy, &State, Now, Event) -> Step;
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heart {
+    /// What follows from an event.
+    pub(crate) step: fn(&Policy, &State, Now, Event) -> Step,
+    /// The shell around it writes the record after the effects have begun.
+    pub(crate) writes_late: bool,
+}
+
+/// What is played: a heart in a world with these rules.
+#[derive(Debug)]
+pub(crate) struct Play {
+    /// The heart.
+    pub(crate) heart: Heart,
+    /// What can happen.
+    pub(crate) rules: Rules,
+    /// The configuration.
+    pub(crate) policy: Policy,
+    /// Only breaches of this promise count.
+    pub(crate) only: Option<u8>,
+}
 
 /// How a reboot turns out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,10 +57,23 @@ pub(crate) enum Boot {
     FallsBack,
 }
 
+/// Whether the slot server still knows of its grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Memory {
+    /// It does.
+    Knows,
+    /// It forgot after the slot was confirmed last: nobody could have known.
+    Forgot,
+    /// It forgot before a look that is never to be left out.
+    ForgotBeforeALook,
+}
+
 /// One host, its Node and its agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Host {
-    /// What is on disk.
+    /// Faults that may still come to this host.
+    pub(crate) faults: u8,
+    /// What is on disk, where that is not what the running agent knows.
     pub(crate) disk: Option<Record>,
     /// The agent, while it runs.
     pub(crate) agent: Option<State>,
@@ -37,8 +81,10 @@ pub(crate) struct Host {
     pub(crate) pending: BTreeMap<Lane, Effect>,
     /// When the agent wants to be woken.
     pub(crate) wake: Option<Duration>,
-    /// Boots so far.
-    pub(crate) boot: u8,
+    /// Attempts that ended with the update, up to one: a node that went round.
+    pub(crate) rounds: u8,
+    /// Since when it drains, as far as its record says so.
+    pub(crate) draining_since: Option<Duration>,
     /// What runs.
     pub(crate) booted: &'static str,
     /// What would boot next, if staged.
@@ -49,95 +95,104 @@ pub(crate) struct Host {
     pub(crate) finalize_failed: bool,
     /// The shutdown has begun, by our doing.
     pub(crate) going_down: bool,
+    /// The Node's UID.
+    pub(crate) uid: u8,
+    /// The Node was deleted.
+    pub(crate) node_gone: bool,
     /// The Node.
     pub(crate) unschedulable: bool,
     /// Our mark on it.
-    pub(crate) mark: Option<String>,
-    /// A person's cordon from before.
+    pub(crate) marked: bool,
+    /// A person cordoned it.
     pub(crate) person_cordoned: bool,
-    /// The kubelet of this boot has reported.
-    pub(crate) ready: bool,
+    /// The slot server's release lifted that cordon.
+    pub(crate) lifted_by_server: bool,
+    /// Since when the kubelet of this boot has reported.
+    pub(crate) ready: Option<Duration>,
+    /// Units and checks were well when they were last looked at in this boot.
+    pub(crate) well: bool,
     /// Pods that a drain has to move.
     pub(crate) pods: bool,
     /// Reboots asked for by attempt.
     pub(crate) reboots: BTreeMap<String, u8>,
-    /// Went down with the slot held and has not been ready since.
+    /// Reboots that began by target and have not brought it.
+    pub(crate) tries: BTreeMap<&'static str, u8>,
+    /// Went down with the slot held, and has not proved itself well since.
     pub(crate) down_with_slot: bool,
     /// Targets that fell back.
     pub(crate) fell_back: Vec<&'static str>,
-    /// A request that the server may still grant although nobody waits for it.
-    pub(crate) late_grant: bool,
+    /// Until when the server may still grant a request for whose answer nobody waits.
+    pub(crate) late_grant: Option<Duration>,
+    /// What the server knows of its grant.
+    pub(crate) memory: Memory,
+    /// The disk is full.
+    pub(crate) disk_full: bool,
+    /// A program blocks the shutdown for good.
+    pub(crate) inhibited: bool,
+    /// Pods that never leave.
+    pub(crate) pods_stay: bool,
+    /// A snapshot of the host: its record and what runs.
+    pub(crate) snapshot: Option<(Record, &'static str)>,
 }
 
 /// All hosts and the slot.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 pub(crate) struct World {
     /// The hosts.
     pub(crate) hosts: Vec<Host>,
-    /// Who holds the slot.
+    /// Who holds the slot; one more than there are hosts: somebody else.
     pub(crate) holder: Option<usize>,
-    /// Both clocks, seconds since the world began.
-    pub(crate) clock: Duration,
-    /// Faults that may still come on this path.
-    pub(crate) faults: u8,
-    /// The policy frees the slot after a fallback, and the same update is staged again.
-    pub(crate) releasing: bool,
+    /// What the last step ended: it is told, and is no part of the world.
+    pub(crate) ended: Option<Outcome>,
+    /// The promise that the last step broke.
+    pub(crate) broken: Option<Broken>,
 }
 
-/// A broken promise, in words.
-pub(crate) type Broken = String;
-
-pub(crate) fn policy() -> Policy {
-    Policy {
-        kubernetes: KubernetesPolicy::Required,
-        slot: SlotPolicy::Server,
-        slot_place: Some("server".to_owned()),
-        answer_timeout: Duration::from_secs(600),
-        confirm_every: Duration::from_secs(300),
-        denial_retry: Duration::from_secs(30),
-        windows: Windows::default(),
-        drain_deadline: Duration::from_secs(900),
-        on_deadline: OnDeadline::Yield,
-        delete_timeout: Duration::from_secs(60),
-        on_foreign_uncordon: OnForeignUncordon::Yield,
-        rehearsal_every: Duration::from_secs(600),
-        reboot_estimate: Duration::from_secs(300),
-        shutdown_wait: Duration::from_secs(60),
-        users: OnUsers::Wait,
-        minimum_uptime: Duration::ZERO,
-        boot_free: 0,
-        settle_time: Duration::from_secs(30),
-        settle_deadline: Duration::from_secs(600),
-        check_every: Duration::from_secs(60),
-        attempt_limit: 2,
-        backoff_first: Duration::from_secs(300),
-        backoff_max: Duration::from_secs(3600),
-        after_rollback: AfterRollback::Halt,
-    }
+/// A broken promise: its number and what happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Broken {
+    /// The number in ARCHITECTURE.md.
+    pub(crate) promise: u8,
+    /// What happened.
+    pub(crate) what: String,
 }
+
+// === impl Host ===
 
 impl Host {
-    fn new(person_cordoned: bool) -> Self {
+    fn new(rules: &Rules) -> Self {
         Self {
+            faults: 0,
             disk: None,
             agent: None,
             pending: BTreeMap::new(),
             wake: None,
-            boot: 1,
+            rounds: 0,
+            draining_since: None,
             booted: "old",
             staged: None,
             written: None,
             finalize_failed: false,
             going_down: false,
-            unschedulable: person_cordoned,
-            mark: None,
-            person_cordoned,
-            ready: true,
+            uid: 0,
+            node_gone: false,
+            unschedulable: rules.person_cordoned,
+            marked: false,
+            person_cordoned: rules.person_cordoned,
+            lifted_by_server: false,
+            ready: Some(Duration::ZERO),
+            well: false,
             pods: true,
             reboots: BTreeMap::new(),
+            tries: BTreeMap::new(),
             down_with_slot: false,
             fell_back: Vec::new(),
-            late_grant: false,
+            late_grant: None,
+            memory: Memory::Knows,
+            disk_full: false,
+            inhibited: false,
+            pods_stay: false,
+            snapshot: None,
         }
     }
 
@@ -145,21 +200,31 @@ impl Host {
         self.agent.as_ref().map(|agent| agent.record.core.stage)
     }
 
-    pub(crate) fn boot_mark(&self) -> BootMark {
-        let id = format!("{:032x}", self.boot);
-        BootMark { id: BootId::parse(&id).expect("hex digits"), soft_reboots: 0 }
+    /// What would be read from disk now.
+    pub(crate) fn on_disk(&self) -> Option<&Record> {
+        self.disk.as_ref().or(self.agent.as_ref().map(|agent| &agent.record))
     }
 
-    pub(crate) fn node(&self) -> NodeView {
-        NodeView {
-            uid: NodeUid("uid".to_owned()),
-            unschedulable: self.unschedulable,
-            mark: self.mark.clone(),
-            hold: None,
-            ready: self.ready,
-            not_ready_because: None,
-            boot_id: self.ready.then(|| self.boot_mark().id),
+    pub(crate) fn node_uid(&self) -> NodeUid {
+        NodeUid(["uid-0", "uid-1", "uid-2"][usize::from(self.uid)].to_owned())
+    }
+
+    /// The Node as the API server shows it. Until the kubelet of this boot reports, it looks as well as
+    /// it did before: nobody has said otherwise.
+    pub(crate) fn node(&self) -> Result<NodeView, NodeTrouble> {
+        if self.node_gone {
+            return Err(NodeTrouble::Missing("there is no such Node".to_owned()));
         }
+        let boot = if self.ready.is_some() { BOOT } else { 0 };
+        Ok(NodeView {
+            uid: self.node_uid(),
+            unschedulable: self.unschedulable,
+            mark: self.marked.then(|| "ours".to_owned()),
+            hold: None,
+            ready: true,
+            not_ready_because: None,
+            boot_id: Some(boot_mark(boot).id),
+        })
     }
 
     pub(crate) fn system(&self) -> SystemView {
@@ -178,6 +243,7 @@ impl Host {
 
     pub(crate) fn gates(&self, inhibited: bool) -> HostView {
         let blocker = Inhibitor { who: "backup".to_owned(), why: "runs".to_owned() };
+        let inhibited = inhibited || self.inhibited;
         HostView {
             inhibitors: if inhibited { vec![blocker] } else { Vec::new() },
             finalize_unit_active: true,
@@ -187,132 +253,174 @@ impl Host {
         }
     }
 
+    /// The process ends; what it asked the slot server may still be granted.
+    pub(crate) fn agent_ends(&mut self, policy: &Policy) {
+        if let Some(Effect::RequestSlot { .. }) = self.pending.get(&Lane::Slot) {
+            self.late_grant = Some(CLOCK + policy.answer_timeout);
+        }
+        if let Some(agent) = self.agent.take() {
+            self.disk.get_or_insert(agent.record);
+        }
+        self.pending.clear();
+        self.wake = None;
+    }
+
     /// The host comes up again.
-    pub(crate) fn come_up(&mut self, boot: Boot, by_shutdown: bool) {
+    pub(crate) fn come_up(&mut self, policy: &Policy, boot: Boot, by_shutdown: bool) {
+        self.agent_ends(policy);
         let staged = self.staged.take();
-        self.written = None;
         self.finalize_failed = false;
         if let (Some(target), true) = (staged, by_shutdown) {
             match boot {
-                Boot::Target => self.booted = target,
+                Boot::Target => {
+                    self.booted = target;
+                    self.written = None;
+                    self.tries.remove(target);
+                }
                 Boot::FinalizeFails => self.finalize_failed = true,
                 Boot::FallsBack => {
                     self.written = Some(target);
-                    self.fell_back.push(target);
+                    if !self.fell_back.contains(&target) {
+                        self.fell_back.push(target);
+                    }
                 }
             }
         }
-        self.boot += 1;
         self.going_down = false;
-        self.ready = false;
-        self.agent = None;
-        self.pending.clear();
-        self.wake = None;
+        self.ready = None;
+        self.well = false;
+        self.draining_since = None;
+        self.rename_boots();
+    }
+}
+
+// === impl World ===
+
+impl Play {
+    pub(crate) fn new(heart: Heart, rules: Rules) -> Self {
+        Self { heart, rules, policy: rules.policy(), only: None }
+    }
+
+    /// The world as it begins.
+    pub(crate) fn first(&self) -> World {
+        let host = |faults: &u8| Host { faults: *faults, ..Host::new(&self.rules) };
+        World {
+            hosts: self.rules.faults.iter().map(host).collect(),
+            holder: None,
+            ended: None,
+            broken: None,
+        }
     }
 }
 
 impl World {
-    pub(crate) fn new(hosts: usize, faults: u8, person_cordoned: bool) -> Self {
-        let hosts = vec![Host::new(person_cordoned); hosts];
-        Self { hosts, holder: None, clock: Duration::from_secs(10_000), faults, releasing: false }
-    }
-
-    pub(crate) fn releasing(self) -> Self {
-        Self { releasing: true, ..self }
-    }
-
-    pub(crate) fn policy(&self) -> Policy {
-        let mut policy = policy();
-        if self.releasing {
-            policy.after_rollback = AfterRollback::Release;
+    /// Notes a broken promise, the first of the step, if it counts.
+    pub(crate) fn breaks(&mut self, play: &Play, promise: u8, what: String) {
+        if self.broken.is_none() && play.only.is_none_or(|only| only == promise) {
+            self.broken = Some(Broken { promise, what });
         }
-        policy
-    }
-
-    pub(crate) fn now(&self) -> Now {
-        let start = Timestamp::from_second(1_800_000_000).expect("in range");
-        let wall = start + jiff::SignedDuration::try_from(self.clock).expect("small");
-        Now { wall, since_boot: self.clock }
     }
 
     /// Gives an event to an agent: the record is written before its effects begin.
-    pub(crate) fn deliver(&mut self, heart: Heart, at: usize, event: Event) {
-        let Some(state) = self.hosts[at].agent.clone() else { return };
-        let step = heart(&self.policy(), &state, self.now(), event);
-        self.accept(at, step);
+    pub(crate) fn deliver(&mut self, play: &Play, at: usize, event: Event) {
+        let Some(state) = self.hosts[at].agent.take() else { return };
+        let step = (play.heart.step)(&play.policy, &state, now(), event);
+        self.accept(play, at, Some(state.record), step);
     }
 
-    pub(crate) fn accept(&mut self, at: usize, step: Step) {
-        let clock = self.clock;
+    /// Carries a step out as the agent's loop does (`src/agent/mod.rs`): the record, then the effects;
+    /// what could not be written comes back as news.
+    pub(crate) fn accept(&mut self, play: &Play, at: usize, before: Option<Record>, step: Step) {
         let host = &mut self.hosts[at];
-        host.disk = Some(step.next.record.clone());
+        let mut news = Vec::new();
+        if host.disk_full {
+            // What was on disk stays there.
+            if host.disk.is_none() {
+                host.disk = before;
+            }
+            if step.next.unwritable.is_none() {
+                news.push(Event::RecordUnwritable("no space".to_owned()));
+            }
+        } else if play.heart.writes_late {
+            host.disk = before;
+        } else {
+            host.disk = None;
+        }
+        let outcome = step.transitions.iter().find_map(|transition| transition.outcome);
+        host.wake = step.wake.as_ref().map(|wake| CLOCK + wake.after);
+        let drains = step.next.record.core.stage == Stage::Draining;
+        host.draining_since = drains.then(|| host.draining_since.unwrap_or(CLOCK));
         host.agent = Some(step.next);
-        host.wake = step.wake.map(|wake| clock + wake.after);
         for effect in step.effects {
-            if effect == Effect::StopDrain {
-                // Ends the drain that runs; its outcome says so.
-                host.pending.insert(Lane::Drain, effect);
-            } else if let Some(Effect::RequestSlot { .. }) =
-                host.pending.insert(effect.lane(), effect)
-            {
-                host.late_grant = true;
+            if effect.needs_record() && host.disk_full {
+                news.push(Event::NotDone(effect.lane()));
+            } else {
+                host.begin(&play.policy, effect);
             }
+        }
+        if outcome == Some(Outcome::Updated) && play.rules.faults.len() > 1 {
+            host.rounds = 1;
+        }
+        self.ended = outcome.or(self.ended);
+        if news.is_empty() {
+            self.is_awaited(play, at, &step.waiting);
+        }
+        for event in news {
+            self.deliver(play, at, event);
         }
     }
+}
 
-    /// What must hold in every world.
-    pub(crate) fn check(&self) -> Option<Broken> {
-        let down = |host: &Host| host.going_down || host.down_with_slot;
-        let down = self.hosts.iter().filter(|host| down(host)).count();
-        if down > 1 {
-            return Some("two nodes are down at once".to_owned());
-        }
-        for (at, host) in self.hosts.iter().enumerate() {
-            if host.person_cordoned && !host.unschedulable {
-                return Some(format!("n{at}: a person's cordon was lifted"));
+impl Host {
+    fn begin(&mut self, policy: &Policy, effect: Effect) {
+        let lane = effect.lane();
+        if effect == Effect::StopDrain {
+            // Ends the drain that runs; its outcome says so. A rehearsal or a last look ends by itself.
+            if !matches!(
+                self.pending.get(&lane),
+                Some(Effect::Rehearse | Effect::VerifyEmpty { .. })
+            ) {
+                self.pending.insert(lane, effect);
             }
+        } else if let Some(Effect::RequestSlot { .. }) = self.pending.insert(lane, effect) {
+            self.late_grant = Some(CLOCK + policy.answer_timeout);
         }
-        None
     }
+}
 
-    /// One node has halted with the slot, and every other is idle or is told no for that reason:
-    /// only a person ends this.
-    pub(crate) fn halted_for_good(&self) -> bool {
-        let halted = |host: &Host| host.stage() == Some(Stage::Halted);
-        let settled = |host: &Host| match &host.agent {
-            None => false,
-            Some(agent) => match agent.record.core.stage {
-                Stage::Halted | Stage::Idle => true,
-                Stage::Requesting => {
-                    matches!(agent.view.slot_answer, Some(SlotAnswer::Denied { .. }))
-                }
-                Stage::Waiting
-                | Stage::Draining
-                | Stage::Rebooting
-                | Stage::Settling
-                | Stage::Stuck
-                | Stage::Uncordoning
-                | Stage::Yielding
-                | Stage::Releasing => false,
-            },
-        };
-        self.hosts.len() > 1 && self.hosts.iter().any(halted) && self.hosts.iter().all(settled)
+impl Hash for World {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.hosts.hash(hasher);
+        self.holder.hash(hasher);
     }
+}
 
-    /// Where everything must end once no fault comes any more.
-    pub(crate) fn at_rest(&self) -> Option<Broken> {
-        for (at, host) in self.hosts.iter().enumerate() {
-            let halted = host.stage() == Some(Stage::Halted);
-            if host.mark.is_some() && host.unschedulable {
-                return Some(format!("n{at} stays cordoned"));
-            }
-            if self.holder == Some(at) && !halted {
-                return Some(format!("n{at} keeps the slot"));
-            }
-            if halted && host.fell_back.is_empty() {
-                return Some(format!("n{at} halts without a fallback"));
-            }
-        }
-        None
+// === Time and names ===
+
+pub(crate) fn wall() -> Timestamp {
+    Timestamp::constant(1_800_000_000, 0)
+}
+
+pub(crate) fn now() -> Now {
+    Now { wall: wall(), since_boot: CLOCK }
+}
+
+/// The mark of a boot by its number. Attempts are called by its first eight digits.
+pub(crate) fn boot_mark(boot: u8) -> BootMark {
+    BOOTS[usize::from(boot)].clone()
+}
+
+static BOOTS: LazyLock<Vec<BootMark>> = LazyLock::new(|| {
+    let mark = |boot: u8| {
+        let id = format!("{boot:08x}{:024x}", 0);
+        BootMark { id: BootId::parse(&id).expect("hex digits"), soft_reboots: 0 }
+    };
+    (0..=BOOT).map(mark).collect()
+});
+
+impl Rules {
+    /// Whether a fault of this kind can come.
+    pub(crate) fn may(&self, kind: Kind) -> bool {
+        self.kinds.contains(&kind)
     }
 }

@@ -1,0 +1,103 @@
+//! What can happen in a world, and the configuration that its agents have.
+
+use std::time::Duration;
+
+use lockkeeper::lifecycle::{
+    AfterRollback, KubernetesPolicy, OnDeadline, OnForeignUncordon, OnUsers, Policy, SlotPolicy,
+};
+use lockkeeper::schedule::Windows;
+
+/// Faults beyond those that can come in every world: crashes, lost answers, refusals, servers that are
+/// away, power cuts, bad boots, an update that is withdrawn, a person who uncordons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A person cordons the Node.
+    PersonCordons,
+    /// A person reboots the host.
+    PersonReboots,
+    /// The slot server forgets a grant and gives the slot to somebody else.
+    ServerForgets,
+    /// The disk is full for a while.
+    DiskFull,
+    /// The record is lost.
+    RecordLost,
+    /// The host goes back to a snapshot.
+    Snapshot,
+    /// The Node is deleted and registers again.
+    NodeReplaced,
+    /// A newer update takes the place of the staged one.
+    NewerUpdate,
+    /// The wall clock jumps.
+    ClockJumps,
+    /// A program blocks the shutdown for good.
+    StaysInhibited,
+    /// Pods never leave.
+    PodsStay,
+}
+
+/// One world.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// Its name, for people.
+    pub(crate) name: &'static str,
+    /// Faults that a path may hold, by host.
+    pub(crate) faults: &'static [u8],
+    /// How often each node goes round; 0: again and again.
+    pub(crate) rounds: u8,
+    /// Further kinds of faults.
+    pub(crate) kinds: &'static [Kind],
+    /// A person cordoned the Nodes before.
+    pub(crate) person_cordoned: bool,
+    /// The slot server cordons what it grants, and its release lifts any cordon.
+    pub(crate) server_cordons: bool,
+    /// After a fallback.
+    pub(crate) after_rollback: AfterRollback,
+    /// After the drain's deadline.
+    pub(crate) on_deadline: OnDeadline,
+    /// When somebody uncordons.
+    pub(crate) on_foreign_uncordon: OnForeignUncordon,
+}
+
+/// One host, two faults of the kinds that come everywhere.
+pub(crate) const PLAIN: Rules = Rules {
+    name: "one node",
+    faults: &[2],
+    rounds: 0,
+    kinds: &[],
+    person_cordoned: false,
+    server_cordons: false,
+    after_rollback: AfterRollback::Halt,
+    on_deadline: OnDeadline::Yield,
+    on_foreign_uncordon: OnForeignUncordon::Yield,
+};
+
+impl Rules {
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            kubernetes: KubernetesPolicy::Required,
+            slot: SlotPolicy::Server,
+            slot_place: Some("server".to_owned()),
+            answer_timeout: Duration::from_secs(600),
+            confirm_every: Duration::from_secs(300),
+            denial_retry: Duration::from_secs(30),
+            windows: Windows::default(),
+            drain_deadline: Duration::from_secs(900),
+            on_deadline: self.on_deadline,
+            delete_timeout: Duration::from_secs(60),
+            on_foreign_uncordon: self.on_foreign_uncordon,
+            rehearsal_every: Duration::from_secs(600),
+            reboot_estimate: Duration::from_secs(300),
+            shutdown_wait: Duration::from_secs(60),
+            users: OnUsers::Wait,
+            minimum_uptime: Duration::ZERO,
+            boot_free: 0,
+            settle_time: Duration::from_secs(30),
+            settle_deadline: Duration::from_secs(600),
+            check_every: Duration::from_secs(60),
+            attempt_limit: 2,
+            backoff_first: Duration::from_secs(300),
+            backoff_max: Duration::from_secs(3600),
+            after_rollback: self.after_rollback,
+        }
+    }
+}
