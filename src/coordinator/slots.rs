@@ -64,7 +64,7 @@ pub struct Holder {
     /// For which attempt and boot.
     #[serde(flatten)]
     pub claim: Claim,
-    /// Attempts of the same boot that asked before the one in `claim`, at most [`EARLIER_MAX`]. A
+    /// Attempts of the same boot that asked before the one in `claim`, at most eight. A
     /// request that was held up on its way arrives after that of a newer attempt, which must still
     /// be able to release.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
