@@ -295,7 +295,10 @@ impl World {
             }
         }
         let decision = self.server.decide(ask, self.now(at).wall);
-        self.tell(at, format!("{:?}: {}", ask.operation, word(&decision)));
+        if !matches!(decision, Decision::Full { .. }) {
+            // Who waits hears that three times a minute.
+            self.tell(at, format!("{:?}: {}", ask.operation, word(&decision)));
+        }
         if crashes.is_some() {
             self.tell(at, "the slot server is killed before it answers".to_owned());
             self.server.crash(until);

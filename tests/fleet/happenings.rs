@@ -57,8 +57,9 @@ impl World {
     fn stage(&mut self, at: usize, version: &'static str) {
         let latest = self.latest;
         let node = &mut self.nodes[at];
-        // What is older than what was staged or booted is not staged again.
-        if !node.on || node.booted == latest || node.booted == version {
+        // What is older than what was staged or booted is not staged again, and nothing while the
+        // host goes down: the daemon that stages goes first.
+        if !node.on || node.going_down || node.booted == latest || node.booted == version {
             return;
         }
         if node.staged.as_deref() == Some(latest) {
