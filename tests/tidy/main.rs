@@ -8,6 +8,7 @@
 mod cases;
 mod code;
 mod names;
+mod report;
 mod rooms;
 mod size;
 mod tree;
