@@ -12,7 +12,7 @@
 //! | asks | same boot as the holder's | another boot |
 //! |---|---|---|
 //! | lock | theirs; a new attempt takes over (the release of the last one was lost) | refused by name: a boot that ended never asks again, so this is another machine |
-//! | release | theirs | theirs, if it names the holder's attempt or an earlier one of its boot (the usual release after the reboot) or none (an agent without a record frees the stale slot of its id); with another attempt it is another machine's and frees nothing |
+//! | release | theirs | theirs, if it names the holder's attempt or an earlier one of its boot (the usual release after the reboot) or none and the holder's node (an agent without a record frees the stale slot of its id); with another attempt, or without one from another node (a clone's first start), it is another machine's and frees nothing |
 //!
 //! Where one side is not known (Zincati sends neither), the id decides alone.
 
@@ -80,7 +80,8 @@ pub struct Claim {
     /// The boot in which it asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootId>,
-    /// The node's name, for people: it decides nothing.
+    /// The node's name, for people. It decides one thing: who releases from another boot and names no
+    /// attempt is another machine, if its name is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 }
@@ -318,10 +319,14 @@ fn unlock(group: &Group, ask: &Ask) -> (Decision, Group) {
     let Some(held) = group.holders.iter().find(|h| h.id == ask.id) else {
         return (Decision::NotHeld, group.clone());
     };
-    let other_machine = differ(held.claim.boot.as_ref(), ask.claim.boot.as_ref())
-        && differ(held.claim.attempt.as_ref(), ask.claim.attempt.as_ref())
-        && !ask.claim.attempt.as_ref().is_some_and(|attempt| held.earlier.contains(attempt));
-    if other_machine {
+    let other_attempt = match &ask.claim.attempt {
+        Some(attempt) => {
+            differ(held.claim.attempt.as_ref(), Some(attempt)) && !held.earlier.contains(attempt)
+        }
+        None => differ(held.claim.node.as_ref(), ask.claim.node.as_ref()),
+    };
+    let other_boot = differ(held.claim.boot.as_ref(), ask.claim.boot.as_ref());
+    if other_boot && other_attempt {
         return (Decision::NotTheirs { holder: held.clone() }, group.clone());
     }
     let holders = group.holders.iter().filter(|h| h.id != ask.id).cloned().collect();

@@ -133,6 +133,32 @@ fn an_agent_without_a_record_frees_the_stale_slot_of_its_id() {
     story(1, &[(LOCK, "n1", "a1", "granted"), (UNLOCK, "n1", "", "released")]);
 }
 
+/// Each start of an agent without an attempt gives back the stale slot of its id, and a clone's does so
+/// while the holder may be down.
+#[test]
+fn a_clone_without_an_attempt_frees_nothing() {
+    let told =
+        |told: &str, node: Option<&str>| Claim { node: node.map(str::to_owned), ..claim(told) };
+    for (by, node, expected) in [
+        ("b:", Some("worker-2"), "not theirs"),
+        // The same machine, whose record is lost.
+        ("b:", Some("worker-1"), "released"),
+        ("a:", Some("worker-2"), "released"),
+        // After the boot the node may have another name; its attempt is its own.
+        ("b:a1", Some("worker-2"), "released"),
+        // Nobody knows better.
+        ("b:", None, "released"),
+    ] {
+        let mut state = Slots::default();
+        for (operation, claim, expected) in
+            [(LOCK, told("a1", Some("worker-1")), "granted"), (UNLOCK, told(by, node), expected)]
+        {
+            let ask = Ask { claim, ..ask(operation, "n1", "") };
+            assert_eq!(word(&state.decide(&policies(1), &ask, at(0)).0), expected, "{by} {node:?}");
+        }
+    }
+}
+
 #[test]
 fn what_zincati_took_our_agent_takes_on_and_back() {
     let state = story(
@@ -303,7 +329,7 @@ fn our_headers_are_read_strictly() {
 }
 
 #[test]
-fn a_node_name_decides_nothing_is_kept_and_can_change() {
+fn a_node_name_is_kept_and_can_change() {
     let mut state = Slots::default();
     for (operation, id, node, expected, kept) in [
         (LOCK, "n1", None, "granted", Some(None)),
