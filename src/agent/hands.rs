@@ -21,8 +21,8 @@ pub(super) struct Hands {
     pub(super) cluster: Cluster,
     pub(super) slot: SlotClient,
     pub(super) boot: BootId,
-    /// The attempt that the effect belongs to.
-    pub(super) attempt: Option<AttemptId>,
+    /// The attempt that a release names.
+    pub(super) releases_for: Option<AttemptId>,
 }
 
 impl Hands {
@@ -49,7 +49,7 @@ impl Hands {
             }
             Effect::ReleaseSlot => {
                 let node = self.name().await;
-                let asker = self.asker(self.attempt.as_ref(), node.as_deref());
+                let asker = self.asker(self.releases_for.as_ref(), node.as_deref());
                 Event::SlotReleased(self.slot.release_as(asker).await)
             }
             Effect::Cordon { attempt, uid } => {

@@ -200,7 +200,7 @@ impl Agent {
             return;
         }
         let mut hands = self.hands.clone();
-        hands.attempt = self.state.record.core.attempt.as_ref().map(|attempt| attempt.id.clone());
+        hands.releases_for = self.state.releases_for().cloned();
         let events = self.events_in.clone();
         self.lanes.begin(lane, |stop| Box::pin(hands.perform(effect, events, stop)));
     }

@@ -35,7 +35,7 @@ impl Hands {
     pub(super) fn new(settings: Settings, host: Host, boot: BootId) -> Result<Self, SlotError> {
         let slot = SlotClient::new(settings.slot.as_ref())?;
         let cluster = Cluster::new(&settings.node);
-        Ok(Self { settings: Arc::new(settings), host, cluster, slot, boot, attempt: None })
+        Ok(Self { settings: Arc::new(settings), host, cluster, slot, boot, releases_for: None })
     }
 }
 

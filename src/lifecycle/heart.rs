@@ -335,6 +335,14 @@ impl State {
         self.record.slot_at.as_deref().or(policy.slot_place.as_deref())
     }
 
+    /// The attempt that a release gives its slot back for. None where the slot of a request that was
+    /// lost is released once more: the attempt that waits by then is another one.
+    pub fn releases_for(&self) -> Option<&AttemptId> {
+        let core = &self.record.core;
+        let attempt = core.attempt.as_ref().filter(|_| core.stage == Stage::Releasing);
+        attempt.map(|attempt| &attempt.id)
+    }
+
     /// Whether this host is a Kubernetes Node. One that was seen as a Node stays one, whatever
     /// becomes of its kubelet unit or its credential.
     pub fn is_node(&self, policy: &Policy) -> bool {

@@ -366,8 +366,7 @@ impl Heart<'_> {
                 if !matches!(slot, Slot::Held { .. }) {
                     *slot = Slot::Held { since };
                 }
-                self.state.record.release_again = None;
-                self.state.view.lost_request_ends = None;
+                // A request whose answer was lost may still be on its way, and come after the release.
                 self.state.run.confirmed = Some(self.now.since_boot);
                 self.state.view.slot_answer = None;
                 return;
