@@ -47,6 +47,8 @@ impl Heart<'_> {
         if let Some(verdict) = self.follow_target() {
             return verdict;
         }
+        // Else an older request of ours, granted to a boot that has ended, would deny this one for good.
+        self.release_once_more();
         if let Some(elsewhere) = self.slot_elsewhere() {
             return self.give_up(Because::SlotLost, elsewhere.to_string());
         }
