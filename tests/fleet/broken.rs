@@ -11,6 +11,8 @@ pub(crate) enum Broken {
     Nothing,
     /// The server forgets what it granted when it is killed.
     ServerForgets,
+    /// The server answers before what it says is on disk.
+    ServerAnswersBeforeItWrites,
     /// The server grants one slot more after each restart.
     ServerGrantsOneMore,
     /// The agent takes the kubelet's word from before the boot.
@@ -19,11 +21,38 @@ pub(crate) enum Broken {
     AgentNeverGivesBack,
     /// The agent forgets its deny list.
     AgentForgives,
+    /// The agent forgets how often it tried.
+    AgentForgetsTries,
+    /// The agent asks for its reboot again where it should undo it.
+    AgentAsksTwice,
     /// The agent takes every answer for a grant.
     AgentTakesNoForYes,
     /// The agent lifts every cordon.
     AgentLiftsAll,
+    /// The agent says that it uncordoned, and did not.
+    AgentLeavesItsCordon,
+    /// The agent sets no time to come back.
+    AgentOversleeps,
+    /// The agent writes its record after what follows from it.
+    AgentWritesLate,
 }
+
+/// Each of them, and the words of the promise that it breaks.
+pub(crate) const TABLE: [(Broken, &str); 13] = [
+    (Broken::ServerForgets, "without a slot (promise 1)"),
+    (Broken::ServerAnswersBeforeItWrites, "without a slot (promise 1)"),
+    (Broken::ServerGrantsOneMore, "more nodes down than the group allows (promise 2)"),
+    (Broken::AgentLiftsAll, "a person's cordon was lifted (promise 3)"),
+    (Broken::AgentNeverGivesBack, "keeps a slot that it needs no longer (promise 4)"),
+    (Broken::AgentAsksTwice, "reboots twice for one attempt (promise 5)"),
+    (Broken::AgentWritesLate, "(promise 5)"),
+    (Broken::AgentForgetsTries, "reboots into one target without end (promise 5)"),
+    (Broken::AgentDoesNotSettle, "gives the slot back before it is well (promise 6)"),
+    (Broken::AgentLeavesItsCordon, "gives the slot back while its cordon stands (promise 6)"),
+    (Broken::AgentForgives, "reboots into a target that fell back (promise 7)"),
+    (Broken::AgentTakesNoForYes, "evicts without the slot (promise 1)"),
+    (Broken::AgentOversleeps, "nothing will wake it (promise 8)"),
+];
 
 // === impl Broken ===
 
@@ -33,7 +62,10 @@ impl Broken {
         match self {
             Self::Nothing
             | Self::ServerForgets
+            | Self::ServerAnswersBeforeItWrites
             | Self::ServerGrantsOneMore
+            | Self::AgentLeavesItsCordon
+            | Self::AgentWritesLate
             | Self::AgentLiftsAll => lifecycle::step(policy, state, now, event),
             Self::AgentDoesNotSettle => {
                 let mut state = state.clone();
@@ -58,14 +90,32 @@ impl Broken {
                 state.record.tries.clear();
                 lifecycle::step(policy, &state, now, event)
             }
-            Self::AgentTakesNoForYes => {
-                let event = match event {
-                    Event::SlotAnswered(SlotAnswer::Denied { .. }) => {
-                        Event::SlotAnswered(SlotAnswer::Granted)
+            Self::AgentForgetsTries => {
+                let mut state = state.clone();
+                state.record.tries.clear();
+                lifecycle::step(policy, &state, now, event)
+            }
+            Self::AgentAsksTwice => {
+                let mut step = lifecycle::step(policy, state, now, event);
+                for effect in &mut step.effects {
+                    let attempt = step.next.record.core.attempt.as_ref();
+                    if let (Effect::UndoReboot { target }, Some(attempt)) = (&effect, attempt) {
+                        let (attempt, target) = (attempt.id.clone(), target.clone());
+                        *effect = Effect::Reboot { attempt, target };
                     }
-                    other => other,
-                };
+                }
+                step
+            }
+            Self::AgentTakesNoForYes => {
+                let denied = matches!(event, Event::SlotAnswered(SlotAnswer::Denied { .. }));
+                let granted = Event::SlotAnswered(SlotAnswer::Granted);
+                let event = if denied { granted } else { event };
                 lifecycle::step(policy, state, now, event)
+            }
+            Self::AgentOversleeps => {
+                let mut step = lifecycle::step(policy, state, now, event);
+                step.wake = None;
+                step
             }
         }
     }

@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use lockkeeper::coordinator::slots::{Ask, Claim, Decision};
 use lockkeeper::drain::{Obstacle, ObstacleKind, Progress};
-use lockkeeper::fleetlock::{Operation, ReleaseAnswer, SlotAnswer};
+use lockkeeper::fleetlock::Operation;
 use lockkeeper::lifecycle::{
-    BootEvidence, CordonAnswer, DrainEnd, Effect, Event, Health, Lane, NodeTrouble, RebootAnswer,
+    BootEvidence, CordonAnswer, DrainEnd, Effect, Event, Health, Lane, OnDeadline, RebootAnswer,
     Rehearsal, UncordonAnswer, Verification,
 };
+use lockkeeper::schedule::Openness;
 
 use crate::broken::Broken;
-use crate::world::{ANSWER_WITHIN, Boot, Happening, World};
+use crate::node::away;
+use crate::profile::Fault;
+use crate::world::{Boot, Happening, World};
 
-fn away() -> NodeTrouble {
-    NodeTrouble::Unreachable("away".to_owned())
-}
+/// Pods that were let in again take so long to come; a last look that is still true when the
+/// reboot is asked for is younger than that.
+const PODS_COME: (u64, u64) = (5, 30);
 
 fn obstacle() -> Obstacle {
     let kind = ObstacleKind::Budget { budget: Some("web".to_owned()), says: "0 left".to_owned() };
@@ -28,31 +30,39 @@ impl World {
         let number = self.number();
         let life = self.nodes[at].life;
         self.nodes[at].pending.insert(effect.lane(), number);
+        self.nodes[at].under_way.insert(effect.lane(), effect.clone());
         let delay = match &effect {
             Effect::RequestSlot { attempt } => {
                 let claimed = attempt.as_str().to_owned();
                 return self.send(at, number, Operation::PreReboot, Some(claimed));
             }
             Effect::ReleaseSlot => {
+                self.check_release(at);
                 let agent = self.nodes[at].agent.as_ref();
-                let attempt = agent.and_then(|agent| agent.record.core.attempt.as_ref());
-                let attempt = attempt.map(|attempt| attempt.id.as_str().to_owned());
+                let attempt = agent.and_then(|agent| agent.releases_for());
+                let attempt = attempt.map(|attempt| attempt.as_str().to_owned());
                 return self.send(at, number, Operation::SteadyState, attempt);
             }
             Effect::Drain { within, .. } => {
                 self.tell(at, "the drain begins".to_owned());
-                let node = &self.nodes[at];
-                if !self.server.holds(&node.group, &node.id) {
+                if !self.holds(at) && !self.nodes[at].robbed {
                     self.breaks(at, "evicts without the slot (promise 1)");
                 }
-                self.nodes[at].draining = true;
-                self.check_down(at);
-                let blocked = self.fault(self.profile.effects);
+                let node = &mut self.nodes[at];
+                (node.draining, node.emptied) = (true, true);
+                let blocked = self.fault(Fault::Drains);
                 if blocked { *within } else { self.random.seconds(5, 120) }
             }
             Effect::StopDrain => {
                 self.nodes[at].draining = false;
                 Duration::from_millis(100)
+            }
+            Effect::Reboot { .. } => {
+                let open = self.policy.windows.openness(self.now(at).wall, Duration::ZERO);
+                if matches!(open, Openness::Closed { .. }) {
+                    self.breaks(at, "reboots outside its window (a gate, looked at twice)");
+                }
+                self.random.seconds(0, 2)
             }
             Effect::Inspect
             | Effect::ReadBoot
@@ -60,7 +70,6 @@ impl World {
             | Effect::Rehearse
             | Effect::Cordon { .. }
             | Effect::VerifyEmpty { .. }
-            | Effect::Reboot { .. }
             | Effect::UndoReboot { .. }
             | Effect::CheckHealth
             | Effect::Uncordon
@@ -76,12 +85,15 @@ impl World {
             return;
         }
         self.nodes[at].pending.remove(&lane);
-        let fails = self.fault(self.profile.effects);
-        let event = self.outcome(at, effect, fails);
+        self.nodes[at].under_way.remove(&lane);
+        let event = self.outcome(at, effect);
         self.deliver(at, event);
     }
 
-    fn outcome(&mut self, at: usize, effect: &Effect, fails: bool) -> Event {
+    /// What it does to the world, and what is told of it.
+    pub(crate) fn outcome(&mut self, at: usize, effect: &Effect) -> Event {
+        let fails = self.fault(Fault::Effects);
+        let unseen = fails || self.clock < self.api_away_until;
         match effect {
             Effect::Inspect => Event::Inspected(self.nodes[at].gates()),
             Effect::ReadBoot => {
@@ -89,27 +101,29 @@ impl World {
                 let finalize_failure = failed.then(|| "no space".to_owned());
                 Event::BootRead(BootEvidence { finalize_failure })
             }
-            Effect::ReadNode if fails => Event::NodeRead(Err(away())),
+            Effect::ReadNode if unseen => Event::NodeRead(Err(away())),
             Effect::ReadNode => Event::NodeRead(Ok(self.nodes[at].node_view())),
             Effect::Rehearse if fails => Event::Rehearsed(Rehearsal::Blocked(vec![obstacle()])),
+            Effect::Rehearse if unseen => Event::Rehearsed(Rehearsal::Failed(away())),
             Effect::Rehearse => Event::Rehearsed(Rehearsal::Passes),
-            Effect::Cordon { attempt, .. } => self.cordon(at, attempt.as_str(), fails),
-            Effect::Uncordon => self.uncordon(at, fails),
+            Effect::Cordon { attempt, .. } => self.cordon(at, attempt.as_str(), unseen),
+            Effect::Uncordon => self.uncordon(at, unseen),
+            Effect::RestoreCordon if unseen => Event::CordonRestored(Err("away".to_owned())),
             Effect::RestoreCordon => {
                 let lifted = !self.nodes[at].unschedulable;
                 self.nodes[at].unschedulable = true;
                 self.news(at);
                 Event::CordonRestored(Ok(lifted))
             }
-            Effect::Drain { within, .. } => self.drained(at, *within, fails),
+            Effect::Drain { within, delete, .. } => self.drained(at, *within, *delete),
             Effect::StopDrain => Event::DrainEnded(DrainEnd::Stopped),
-            Effect::VerifyEmpty { .. } => {
+            Effect::VerifyEmpty { pods_may_stay, .. } => {
                 let node = &self.nodes[at];
-                Event::Verified(if fails {
+                Event::Verified(if unseen {
                     Verification::Failed(away())
                 } else if !node.unschedulable {
                     Verification::Uncordoned
-                } else if node.pods {
+                } else if node.pods && !pods_may_stay {
                     Verification::NotEmpty(vec![obstacle()])
                 } else {
                     Verification::Good
@@ -131,15 +145,17 @@ impl World {
         }
     }
 
-    fn drained(&mut self, at: usize, within: Duration, fails: bool) -> Event {
+    fn drained(&mut self, at: usize, within: Duration, delete: bool) -> Event {
         let node = &mut self.nodes[at];
         node.draining = false;
-        if fails || within.is_zero() {
+        // One that was blocked lasted as long as it might; a deletion is not blocked by budgets.
+        let blocked = within.is_zero() || self.profile.drains > 0 && self.random.permille(100);
+        if blocked && !delete {
             return Event::DrainEnded(DrainEnd::DeadlinePassed(Progress::default()));
         }
+        let node = &mut self.nodes[at];
         // Where somebody uncordoned meanwhile, pods come again.
         node.pods = !node.unschedulable;
-        // An empty node that is cordoned is as good as down until it is uncordoned or rebooted.
         Event::DrainEnded(DrainEnd::Empty)
     }
 
@@ -160,14 +176,16 @@ impl World {
     }
 
     fn uncordon(&mut self, at: usize, fails: bool) -> Event {
+        if self.broken == Broken::AgentLeavesItsCordon {
+            return Event::Uncordoned(UncordonAnswer::AlreadySchedulable);
+        }
         let lost = fails && self.random.permille(500);
         let lifts_all = self.broken == Broken::AgentLiftsAll;
-        let node = &mut self.nodes[at];
+        let node = &self.nodes[at];
         let (was, marked) = (node.unschedulable, node.mark.is_some() || lifts_all);
         if (!fails || lost) && marked {
-            node.unschedulable = false;
-            node.mark = None;
-            self.news(at);
+            self.nodes[at].mark = None;
+            self.let_pods_in(at);
         }
         Event::Uncordoned(match (fails, was, marked) {
             (true, ..) => UncordonAnswer::Failed(away()),
@@ -177,168 +195,82 @@ impl World {
         })
     }
 
+    /// The Node is schedulable again, by whomever.
+    pub(crate) fn let_pods_in(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        node.unschedulable = false;
+        // A drain that still runs goes on evicting.
+        node.emptied = node.draining;
+        let delay = self.random.seconds(PODS_COME.0, PODS_COME.1);
+        self.soon(at, delay, Happening::PodsCome);
+        self.news(at);
+    }
+
     fn reboot(&mut self, at: usize, attempt: &str, target: &str, fails: bool) -> Event {
         self.tell(at, format!("reboot into {target} is asked for"));
         let node = &self.nodes[at];
-        if !self.server.holds(&node.group, &node.id) {
+        if !self.holds(at) && !node.robbed {
             self.breaks(at, "reboots without the slot (promise 1)");
         } else if node.fell_back.iter().any(|fell| fell == target) {
             self.breaks(at, "reboots into a target that fell back (promise 7)");
-        } else if node.pods {
+        } else if node.pods && self.policy.on_deadline != OnDeadline::Reboot {
             self.breaks(at, "reboots with pods that should have gone (promise 1)");
         }
-        let way = if fails { 1 + self.random.below(3) } else { 0 };
+        let way = if fails { 1 + self.random.below(2) } else { 0 };
         let answer = match way {
             1 => RebootAnswer::Refused("blocked".to_owned()),
             2 => RebootAnswer::Unknown("no reply".to_owned()),
             _ => RebootAnswer::Accepted,
         };
         if way != 1 {
-            let count = self.nodes[at].reboots.entry(attempt.to_owned()).or_insert(0);
-            *count += 1;
-            if *count > 1 {
-                self.breaks(at, "reboots twice for one attempt (promise 5)");
+            self.count_reboot(at, attempt, target);
+            let node = &self.nodes[at];
+            if node.staged.as_deref() == Some(target) && !node.going_down {
+                self.shut_down(at);
             }
-        }
-        let node = &mut self.nodes[at];
-        let comes = matches!(way, 0 | 2) && node.staged.as_deref() == Some(target);
-        if comes && !node.going_down {
-            node.going_down = true;
-            node.down_by_us = true;
-            self.counts.reboots += 1;
-            self.check_down(at);
-            let boot = if self.random.permille(self.profile.bad_boot) {
-                Boot::FellBack
-            } else if self.fault(self.profile.effects) {
-                Boot::NotWritten
-            } else {
-                Boot::Staged
-            };
-            self.soon(at, Duration::from_millis(100), Happening::Prepare);
-            let delay = self.random.seconds(2, 40);
-            self.soon(at, delay, Happening::Down(boot));
         }
         Event::RebootAnswered(answer)
     }
 
-    // === The slot server ===
-
-    fn send(&mut self, at: usize, number: u64, operation: Operation, attempt: Option<String>) {
-        let node = &self.nodes[at];
-        let boot = Some(node.boot_mark().id);
-        let claim = Claim { attempt, boot, node: Some(node.name.clone()) };
-        let ask = Ask { group: node.group.clone(), id: node.id.clone(), operation, claim };
-        let life = node.life;
-        if self.fault(self.profile.network) {
-            // Lost, or on its way for as long as a server may hold it.
-            self.give_up(at, number, operation);
-            if self.random.permille(500) {
-                self.tell(at, format!("{operation:?} is lost"));
-                return;
-            }
-            let delay = self.random.seconds(1, ANSWER_WITHIN / 1000 - 5);
-            return self.soon(at, delay, Happening::Reach { life, number, ask });
-        }
-        let twice = self.fault(self.profile.network);
-        for _ in 0..=usize::from(twice) {
-            let ask = ask.clone();
-            let delay = if twice { 50 } else { 10 + self.random.below(500) };
-            self.soon(at, Duration::from_millis(delay), Happening::Reach { life, number, ask });
+    fn count_reboot(&mut self, at: usize, attempt: &str, target: &str) {
+        let node = &mut self.nodes[at];
+        let of_attempt = node.reboots.entry(attempt.to_owned()).or_insert(0);
+        *of_attempt += 1;
+        let twice = *of_attempt > 1;
+        let of_target = node.tries.entry(target.to_owned()).or_insert(0);
+        *of_target += 1;
+        let often = *of_target > self.policy.attempt_limit;
+        if twice {
+            self.breaks(at, "reboots twice for one attempt (promise 5)");
+        } else if often {
+            self.breaks(at, "reboots into one target without end (promise 5)");
         }
     }
 
-    /// The client gives up when no answer has come in time.
-    fn give_up(&mut self, at: usize, number: u64, operation: Operation) {
-        self.fails_to_answer(at, number, operation, true, Duration::from_millis(ANSWER_WITHIN));
-    }
-
-    fn fails_to_answer(
-        &mut self,
-        at: usize,
-        number: u64,
-        operation: Operation,
-        lost: bool,
-        after: Duration,
-    ) {
-        let life = self.nodes[at].life;
-        let (kind, error) = ("timeout".to_owned(), "no answer".to_owned());
-        let event = match operation {
-            Operation::PreReboot => {
-                Event::SlotAnswered(SlotAnswer::Failed { kind, error, answer_lost: lost })
-            }
-            Operation::SteadyState => {
-                Event::SlotReleased(ReleaseAnswer::Failed { kind, error, retry_after: None })
-            }
+    /// logind was asked: the host goes down, or not.
+    fn shut_down(&mut self, at: usize) {
+        let never = self.fault(Fault::NoReboot);
+        if never && self.random.permille(500) {
+            return self.tell(at, "the shutdown does not come".to_owned());
+        }
+        let boots = self.nodes[at].boots;
+        let node = &mut self.nodes[at];
+        node.going_down = true;
+        self.soon(at, Duration::from_millis(100), Happening::Prepare(true));
+        if never {
+            let delay = self.random.seconds(1, 90);
+            return self.soon(at, delay, Happening::Prepare(false));
+        }
+        self.nodes[at].down_by_us = true;
+        self.counts.reboots += 1;
+        let boot = if self.fault(Fault::Finalize) {
+            Boot::NotWritten
+        } else if self.profile.bad_boot == 1000 || self.fault(Fault::BadBoot) {
+            Boot::FellBack
+        } else {
+            Boot::Staged
         };
-        self.soon(at, after, Happening::Told { life, number, lane: Lane::Slot, event });
-    }
-
-    /// A request is at the server's door.
-    pub(crate) fn reach(&mut self, at: usize, life: u64, number: u64, ask: &Ask) {
-        let soon = Duration::from_millis(200);
-        if self.clock < self.server.down_until {
-            return self.fails_to_answer(at, number, ask.operation, false, soon);
-        }
-        let crashes = self.fault(self.profile.server).then(|| self.random.permille(500));
-        let until = self.clock + 1000 * (5 + self.random.below(120));
-        if crashes == Some(false) {
-            self.tell(at, "the slot server is killed before it decides".to_owned());
-            self.server.crash(until);
-            return self.fails_to_answer(at, number, ask.operation, true, soon);
-        }
-        if ask.operation == Operation::SteadyState && self.server.holds(&ask.group, &ask.id) {
-            let node = &self.nodes[at];
-            if !node.ready {
-                self.breaks(at, "gives the slot back before it is well (promise 6)");
-            } else if node.mark.is_some() && node.unschedulable {
-                self.breaks(at, "gives the slot back while its cordon stands (promise 6)");
-            }
-        }
-        let decision = self.server.decide(ask, self.now(at).wall);
-        if !matches!(decision, Decision::Full { .. }) {
-            // Who waits hears that three times a minute.
-            self.tell(at, format!("{:?}: {}", ask.operation, word(&decision)));
-        }
-        if crashes.is_some() {
-            self.tell(at, "the slot server is killed before it answers".to_owned());
-            self.server.crash(until);
-            return self.fails_to_answer(at, number, ask.operation, true, soon);
-        }
-        if self.fault(self.profile.network) {
-            return self.give_up(at, number, ask.operation);
-        }
-        let event = match ask.operation {
-            Operation::PreReboot => Event::SlotAnswered(slot_answer(&decision)),
-            Operation::SteadyState => Event::SlotReleased(ReleaseAnswer::Released),
-        };
-        self.soon(at, soon, Happening::Told { life, number, lane: Lane::Slot, event });
-    }
-}
-
-fn slot_answer(decision: &Decision) -> SlotAnswer {
-    match decision {
-        Decision::Granted { .. } => SlotAnswer::Granted,
-        Decision::Full { .. }
-        | Decision::OtherAttempt { .. }
-        | Decision::UnknownGroup
-        | Decision::Released { .. }
-        | Decision::NotHeld
-        | Decision::NotTheirs { .. } => SlotAnswer::Denied {
-            kind: word(decision).to_owned(),
-            value: "not now".to_owned(),
-            retry_after: Some(Duration::from_secs(20)),
-        },
-    }
-}
-
-fn word(decision: &Decision) -> &'static str {
-    match decision {
-        Decision::Granted { .. } => "granted",
-        Decision::Full { .. } => "full",
-        Decision::OtherAttempt { .. } => "other attempt",
-        Decision::Released { .. } => "released",
-        Decision::NotHeld => "not held",
-        Decision::NotTheirs { .. } => "not theirs",
-        Decision::UnknownGroup => "unknown group",
+        let delay = self.random.seconds(2, 40);
+        self.soon(at, delay, Happening::Down { boots, boot });
     }
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use lockkeeper::lifecycle::{Command, Event, Stage};
+use lockkeeper::lifecycle::{Event, NodeTrouble};
 
-use crate::world::{Boot, HOUR, Happening, World};
+use crate::node::away;
+use crate::profile::Fault;
+use crate::world::{Boot, Happening, World};
 
 impl World {
     pub(crate) fn happen(&mut self, at: usize, what: Happening) {
@@ -12,12 +14,13 @@ impl World {
             Happening::Start => self.start(at),
             Happening::Wake(number) => {
                 if self.nodes[at].wake == number {
+                    self.nodes[at].wakes = false;
                     self.deliver(at, Event::Woke);
                 }
             }
             Happening::News => self.see(at),
             Happening::Finish { life, number, effect } => self.finish(at, life, number, &effect),
-            Happening::Reach { life, number, ask } => self.reach(at, life, number, &ask),
+            Happening::Reach { life, number, message } => self.reach(at, life, number, &message),
             Happening::Told { life, number, lane, event } => {
                 if self.nodes[at].life == life && self.nodes[at].pending.get(&lane) == Some(&number)
                 {
@@ -25,28 +28,40 @@ impl World {
                     self.deliver(at, event);
                 }
             }
-            Happening::Prepare => {
-                if self.nodes[at].going_down {
-                    self.deliver(at, Event::PreparingForShutdown(true));
+            Happening::Prepare(going) => self.prepare(at, going),
+            Happening::Down { boots, boot } => {
+                if self.nodes[at].boots == boots {
+                    self.go_down(at, boot);
                 }
             }
-            Happening::Down(boot) => self.go_down(at, boot),
             Happening::Up(boot) => self.come_up(at, boot),
-            Happening::Ready => self.become_ready(at),
-            Happening::Stage(version) => self.stage(at, version),
+            Happening::Ready(boots) => self.become_ready(at, boots),
+            Happening::PodsCome => {
+                let node = &mut self.nodes[at];
+                node.pods |= node.ready && !node.unschedulable;
+            }
+            Happening::Stage => self.stage(at),
             Happening::DiskIsFree => self.nodes[at].disk_full = false,
-            Happening::Resume => self.deliver(at, Event::Person(Command::Resume)),
+            Happening::Synchronised => self.synchronised(at),
+            Happening::Resume => self.resume(at),
             Happening::Mishap => self.mishap(at),
+            Happening::ApiMishap => self.api_mishap(),
             Happening::People => self.people(at),
         }
     }
 
+    /// The watches tell what changed.
     fn see(&mut self, at: usize) {
         let node = &self.nodes[at];
         let Some(agent) = &node.agent else { return };
         let (system, seen) = (node.system(), node.node_view());
         let new_system = agent.view.system.as_ref() != Some(&system);
-        if agent.view.node != Some(Ok(seen.clone())) {
+        if self.clock < self.api_away_until {
+            let told = matches!(&agent.view.node, Some(Err(NodeTrouble::Unreachable(_))));
+            if !told {
+                self.deliver(at, Event::NodeTrouble(away()));
+            }
+        } else if agent.view.node != Some(Ok(seen.clone())) {
             self.deliver(at, Event::Node(seen));
         }
         if new_system {
@@ -54,20 +69,33 @@ impl World {
         }
     }
 
-    fn stage(&mut self, at: usize, version: &'static str) {
-        let latest = self.latest;
+    /// The newest update that is out is staged, unless it was already.
+    fn stage(&mut self, at: usize) {
+        let update = self.published();
         let node = &mut self.nodes[at];
-        // What is older than what was staged or booted is not staged again, and nothing while the
-        // host goes down: the daemon that stages goes first.
-        if !node.on || node.going_down || node.booted == latest || node.booted == version {
+        let newer = |have: &str| have < update.as_str();
+        if !node.on || node.going_down || !newer(&node.booted) {
             return;
         }
-        if node.staged.as_deref() == Some(latest) {
+        if node.staged.as_deref().is_some_and(|staged| !newer(staged)) {
             return;
         }
-        node.staged = Some(version.to_owned());
-        self.tell(at, format!("{version} is staged"));
+        node.staged = Some(update.clone());
+        self.tell(at, format!("{update} is staged"));
         self.news(at);
+    }
+
+    /// logind begins a shutdown, or abandons it.
+    fn prepare(&mut self, at: usize, going: bool) {
+        let node = &mut self.nodes[at];
+        if !node.going_down {
+            return;
+        }
+        node.going_down = going;
+        if !going {
+            self.tell(at, "the shutdown is abandoned".to_owned());
+        }
+        self.deliver(at, Event::PreparingForShutdown(going));
     }
 
     /// The host goes off.
@@ -76,20 +104,20 @@ impl World {
             return;
         }
         self.tell(at, format!("the host goes down: {boot:?}"));
-        let holds = self.server.holds(&self.nodes[at].group, &self.nodes[at].id);
+        let holds = self.holds(at);
         let node = &mut self.nodes[at];
         node.lose_agent();
         node.on = false;
         node.ready = false;
         node.going_down = false;
-        node.down_by_us |= holds;
-        self.check_down(at);
-        if self.fault(self.profile.dead) {
+        // Down by our doing is what we drained or told to reboot, and no power cut of a node in service.
+        node.went_down |= holds;
+        if self.fault(Fault::Dead) {
             self.nodes[at].dead = true;
             self.tell(at, "and never comes back".to_owned());
             return;
         }
-        let long = self.fault(self.profile.effects);
+        let long = self.fault(Fault::Slow);
         let delay =
             if long { self.random.seconds(3600, 10_800) } else { self.random.seconds(20, 120) };
         self.soon(at, delay, Happening::Up(boot));
@@ -113,111 +141,36 @@ impl World {
         node.on = true;
         node.boots += 1;
         node.boot_at = clock;
-        let booted = node.booted.clone();
+        let (boots, booted) = (node.boots, node.booted.clone());
         self.tell(at, format!("the host comes up with {booted}"));
         let delay = self.random.seconds(2, 20);
         self.soon(at, delay, Happening::Start);
         let delay = self.random.seconds(5, 60);
-        self.soon(at, delay, Happening::Ready);
-        if booted != self.latest {
-            // Who stages updates does so again.
-            let delay = self.random.seconds(60, 900);
-            self.soon(at, delay, Happening::Stage(self.latest));
-        }
+        self.soon(at, delay, Happening::Ready(boots));
+        // Who stages updates does so again.
+        let delay = self.random.seconds(60, 900);
+        self.soon(at, delay, Happening::Stage);
     }
 
-    fn become_ready(&mut self, at: usize) {
+    fn become_ready(&mut self, at: usize, boots: u32) {
+        let clock = self.clock;
         let node = &mut self.nodes[at];
-        if !node.on {
+        if !node.on || node.boots != boots {
             return;
         }
         node.ready = true;
-        node.pods = true;
+        node.ready_at = clock;
+        node.pods = !node.unschedulable;
         node.down_by_us = false;
+        // What is cordoned still takes no pods; a person's cordon is not our doing.
+        node.emptied &= node.mark.is_some();
         self.news(at);
     }
 
-    // === Mishaps and people ===
-
-    /// One each hour and node, with the profile's rate.
-    fn mishap(&mut self, at: usize) {
-        if !self.faulty() {
-            return;
-        }
-        self.soon(at, Duration::from_millis(HOUR), Happening::Mishap);
-        if !self.fault(self.profile.mishaps) || !self.nodes[at].on {
-            return;
-        }
-        match self.random.below(8) {
-            0 => self.go_down(at, Boot::Unchanged),
-            1 => {
-                let hours = i64::try_from(self.random.below(7)).expect("few") - 3;
-                self.nodes[at].wall_off += hours * 3600;
-                self.tell(at, format!("the clock is set by {hours} h"));
-                self.deliver(at, Event::ClockSet);
-            }
-            2 => {
-                self.nodes[at].disk_full = true;
-                self.tell(at, "the disk is full".to_owned());
-                let delay = self.random.seconds(60, 3600);
-                self.soon(at, delay, Happening::DiskIsFree);
-            }
-            3 => self.person_cordons(at),
-            4 => {
-                let node = &mut self.nodes[at];
-                node.unschedulable = false;
-                node.person_cordoned = false;
-                self.tell(at, "a person uncordons".to_owned());
-                self.news(at);
-            }
-            5 => {
-                let by = "somebody".to_owned();
-                let hold = Command::Hold { reason: "let me see".to_owned(), by };
-                self.tell(at, "a person holds".to_owned());
-                self.deliver(at, Event::Person(hold));
-                let delay = self.random.seconds(600, 7200);
-                self.soon(at, delay, Happening::Resume);
-            }
-            6 => {
-                self.tell(at, "a person reboots".to_owned());
-                self.nodes[at].going_down = true;
-                self.soon(at, Duration::from_millis(100), Happening::Prepare);
-                self.soon(at, Duration::from_secs(10), Happening::Down(Boot::Staged));
-            }
-            _ => self.kill(at, "by somebody"),
-        }
-    }
-
-    /// What carries our mark is cordoned already, and a left-over mark would make it ours.
-    fn person_cordons(&mut self, at: usize) {
-        let node = &mut self.nodes[at];
-        if node.mark.is_some() || node.unschedulable || node.down_by_us {
-            return;
-        }
-        node.unschedulable = true;
-        node.person_cordoned = true;
-        self.tell(at, "a person cordons".to_owned());
-        self.news(at);
-    }
-
-    /// Once faults have stopped: what only people can do, every quarter of an hour.
-    fn people(&mut self, at: usize) {
-        self.soon(at, Duration::from_secs(900), Happening::People);
-        let node = &mut self.nodes[at];
-        node.disk_full = false;
-        if node.dead {
-            // `lockkeeper slots release`
-            node.written_off = true;
-            let (group, id) = (node.group.clone(), node.id.clone());
-            if let Some(group) = self.server.kept.groups.get_mut(&group) {
-                group.holders.retain(|holder| holder.id != id);
-            }
-            return;
-        }
-        let held = node.agent.as_ref().is_some_and(|agent| agent.record.hold.is_some());
-        if held || node.stage() == Some(Stage::Halted) {
-            self.tell(at, "a person says resume".to_owned());
-            self.deliver(at, Event::Person(Command::Resume));
+    pub(crate) fn soon_at_all(&mut self, what: &Happening, within: u64) {
+        for at in 0..self.nodes.len() {
+            let delay = Duration::from_millis(self.random.below(within));
+            self.soon(at, delay, what.clone());
         }
     }
 }

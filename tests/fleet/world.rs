@@ -1,28 +1,30 @@
-//! The fleet: what can happen, in the order of its time, and what must be true whatever happens.
+//! The fleet: what can happen, in the order of its time.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use lockkeeper::coordinator::slots::Ask;
 use lockkeeper::lifecycle::{
     self, AfterRollback, Effect, Event, KubernetesPolicy, Lane, OnDeadline, OnForeignUncordon,
-    OnUsers, Policy, SlotPolicy, Stage, Start, Step,
+    OnUsers, Policy, SlotPolicy, Start, Step,
 };
 use lockkeeper::model::Now;
-use lockkeeper::schedule::Windows;
+use lockkeeper::schedule::{Window, Windows};
 
 use crate::broken::Broken;
 use crate::node::Node;
-use crate::profile::Profile;
+use crate::profile::{Fault, Profile};
 use crate::random::Random;
-use crate::server::{Server, group};
+use crate::server::{Message, Server, group};
 
 pub(crate) const HOUR: u64 = 3_600_000;
 
 /// How long an answer of the server may take, milliseconds.
 pub(crate) const ANSWER_WITHIN: u64 = 600_000;
+
+/// More than any fleet needs.
+const EVENTS_MAX: u64 = 5_000_000;
 
 /// How a host comes up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,23 +39,26 @@ pub(crate) enum Boot {
     FellBack,
 }
 
-/// What can happen; numbers tell an effect and a life of an agent from later ones.
+/// What can happen; numbers tell an effect, a life of an agent and a boot from later ones.
 #[derive(Debug, Clone)]
 pub(crate) enum Happening {
     Start,
     Wake(u64),
     News,
     Finish { life: u64, number: u64, effect: Effect },
-    Reach { life: u64, number: u64, ask: Ask },
+    Reach { life: u64, number: u64, message: Message },
     Told { life: u64, number: u64, lane: Lane, event: Event },
-    Prepare,
-    Down(Boot),
+    Prepare(bool),
+    Down { boots: u32, boot: Boot },
     Up(Boot),
-    Ready,
-    Stage(&'static str),
+    Ready(u32),
+    PodsCome,
+    Stage,
     DiskIsFree,
+    Synchronised,
     Resume,
     Mishap,
+    ApiMishap,
     People,
 }
 
@@ -62,7 +67,6 @@ pub(crate) enum Happening {
 pub(crate) struct Counts {
     pub(crate) events: u64,
     pub(crate) reboots: u64,
-    pub(crate) faults: u64,
 }
 
 /// The fleet.
@@ -76,16 +80,27 @@ pub(crate) struct World {
     number: u64,
     queue: BTreeMap<(u64, u64), (usize, Happening)>,
     pub(crate) server: Server,
+    /// Releases may arrive after the next request of their node.
+    pub(crate) late_releases: bool,
+    /// Until when the API server is away.
+    pub(crate) api_away_until: u64,
     pub(crate) nodes: Vec<Node>,
-    policy: Policy,
-    pub(crate) latest: &'static str,
+    pub(crate) policy: Policy,
+    /// The last update that there will be.
+    pub(crate) latest: String,
     pub(crate) counts: Counts,
+    pub(crate) faults: BTreeMap<Fault, u64>,
     hash: DefaultHasher,
     /// A promise that was broken, and where.
     pub(crate) wrong: Option<(usize, String)>,
 }
 
-fn policy() -> Policy {
+/// What people configured: some of it is the seed's choice.
+fn policy(profile: &Profile, seed: u64) -> Policy {
+    let choice = Random::new(!seed).next();
+    let days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    let window = Window::new(&days, "09:00", "6h", "UTC").expect("a window");
+    let windows = if profile.window { Windows::new(vec![window]) } else { Windows::default() };
     Policy {
         kubernetes: KubernetesPolicy::Required,
         slot: SlotPolicy::Server,
@@ -93,11 +108,18 @@ fn policy() -> Policy {
         answer_timeout: Duration::from_millis(ANSWER_WITHIN),
         confirm_every: Duration::from_secs(300),
         denial_retry: Duration::from_secs(30),
-        windows: Windows::default(),
+        windows,
         drain_deadline: Duration::from_secs(900),
-        on_deadline: OnDeadline::Yield,
+        on_deadline: match choice % 4 {
+            0 => OnDeadline::Delete,
+            1 => OnDeadline::Reboot,
+            _ => OnDeadline::Yield,
+        },
         delete_timeout: Duration::from_secs(60),
-        on_foreign_uncordon: OnForeignUncordon::Yield,
+        on_foreign_uncordon: match (choice >> 8) % 2 {
+            0 => OnForeignUncordon::Yield,
+            _ => OnForeignUncordon::Cordon,
+        },
         rehearsal_every: Duration::from_secs(600),
         reboot_estimate: Duration::from_secs(300),
         shutdown_wait: Duration::from_secs(60),
@@ -119,7 +141,9 @@ fn policy() -> Policy {
 impl World {
     pub(crate) fn new(profile: Profile, seed: u64, broken: Broken) -> Self {
         let groups = profile.slots.len();
-        let nodes = (0..profile.nodes).map(|at| Node::new(at, group(at % groups))).collect();
+        let like = |at: usize| if at < profile.clones * 2 { at - at % 2 } else { at };
+        let nodes =
+            (0..profile.nodes).map(|at| Node::new(at, like(at), group(at % groups))).collect();
         let mut world = Self {
             profile,
             broken,
@@ -128,10 +152,13 @@ impl World {
             number: 0,
             queue: BTreeMap::new(),
             server: Server::new(&profile, broken),
+            late_releases: false,
+            api_away_until: 0,
             nodes,
-            policy: policy(),
-            latest: if profile.second_update { "newer" } else { "new" },
+            policy: policy(&profile, seed),
+            latest: format!("u{}", profile.updates),
             counts: Counts::default(),
+            faults: BTreeMap::new(),
             hash: DefaultHasher::new(),
             wrong: None,
         };
@@ -139,15 +166,17 @@ impl World {
             let begin = world.random.seconds(0, 60);
             world.soon(at, begin, Happening::Start);
             let staged = world.random.seconds(60, 1200);
-            world.soon(at, staged, Happening::Stage("new"));
-            if profile.second_update {
-                let staged = world.random.seconds(3600, 7200);
-                world.soon(at, staged, Happening::Stage("newer"));
+            world.soon(at, staged, Happening::Stage);
+            for later in 1..profile.updates {
+                let hour = Duration::from_secs(3600) * u32::try_from(later).expect("few");
+                let staged = hour + world.random.seconds(0, 3600);
+                world.soon(at, staged, Happening::Stage);
             }
             let mishap = world.random.seconds(0, 3600);
             world.soon(at, mishap, Happening::Mishap);
             world.soon(at, Duration::from_millis(profile.hours * HOUR), Happening::People);
         }
+        world.soon(0, Duration::from_secs(1800), Happening::ApiMishap);
         world
     }
 
@@ -161,10 +190,11 @@ impl World {
             let ((clock, _), (at, what)) = entry.remove_entry();
             self.clock = clock;
             self.counts.events += 1;
+            let was_down = self.nodes[at].is_down();
             self.happen(at, what);
-            let node = &self.nodes[at];
-            if node.person_cordoned && !node.unschedulable {
-                self.breaks(at, "a person's cordon was lifted (promise 3)");
+            self.check(at, was_down);
+            if self.counts.events > EVENTS_MAX {
+                self.breaks(at, "something goes round without end (promise 5)");
             }
         }
     }
@@ -174,11 +204,19 @@ impl World {
         self.clock < self.profile.hours * HOUR
     }
 
-    /// A fault of this rate comes now.
-    pub(crate) fn fault(&mut self, rate: u64) -> bool {
-        let comes = self.faulty() && self.random.permille(rate);
-        self.counts.faults += u64::from(comes);
+    /// A fault of this kind comes now.
+    pub(crate) fn fault(&mut self, fault: Fault) -> bool {
+        let comes = self.faulty() && self.random.permille(self.profile.rate(fault));
+        if comes {
+            *self.faults.entry(fault).or_insert(0) += 1;
+        }
         comes
+    }
+
+    /// The newest update that is out.
+    pub(crate) fn published(&self) -> String {
+        let hour = usize::try_from(self.clock / HOUR).expect("few");
+        format!("u{}", (hour + 1).min(self.profile.updates))
     }
 
     pub(crate) fn breaks(&mut self, at: usize, promise: &str) {
@@ -224,17 +262,29 @@ impl World {
     // === The agent ===
 
     pub(crate) fn start(&mut self, at: usize) {
-        let node = &self.nodes[at];
-        if !node.on || node.going_down || node.agent.is_some() {
+        let node = &mut self.nodes[at];
+        if !node.on || node.agent.is_some() {
             return;
+        }
+        if node.going_down {
+            // Nothing is started while a shutdown is under way; it may be abandoned.
+            return self.soon(at, Duration::from_secs(5), Happening::Start);
+        }
+        let damaged = std::mem::take(&mut node.damaged);
+        if damaged {
+            // What was known of the targets is lost with it.
+            node.disk = None;
+            node.fell_back.clear();
+            node.tries.clear();
         }
         let start = Start {
             boot: node.boot_mark(),
             kubelet_unit: true,
-            record_set_aside: None,
+            record_set_aside: damaged.then(|| "the checksum does not fit".to_owned()),
             seed: u64::try_from(at).expect("few"),
         };
-        let record = node.disk.clone().unwrap_or_default();
+        let record = node.disk.as_ref().map(|(bytes, _)| serde_json::from_slice(bytes));
+        let record = record.transpose().expect("as it was written").unwrap_or_default();
         let step = lifecycle::start(&self.policy, record, start, self.now(at));
         self.tell(at, "the agent starts".to_owned());
         self.accept(at, step);
@@ -255,29 +305,29 @@ impl World {
             let detail = change.detail.as_deref().unwrap_or_default();
             self.tell(at, format!("{from} -> {to}: {why} {detail}"));
         }
-        let killed = self.fault(self.profile.kill).then(|| self.random.below(3));
+        let killed = self.fault(Fault::Kill).then(|| self.random.below(3));
         if killed == Some(0) {
-            self.kill(at, "before the record is written");
-            return;
+            return self.kill(at, "before the record is written");
         }
         let node = &mut self.nodes[at];
-        let changed = node.disk.as_ref() != Some(&step.next.record);
+        let changed = node.disk.as_ref().is_none_or(|(_, kept)| *kept != step.next.record);
         let failed = changed && node.disk_full;
-        if changed && !failed {
-            node.disk = Some(step.next.record.clone());
+        let late = self.broken == Broken::AgentWritesLate && killed.is_some();
+        if changed && !failed && !late {
+            let bytes = serde_json::to_vec(&step.next.record).expect("JSON");
+            node.disk = Some((bytes, step.next.record.clone()));
         }
         let unwritable = step.next.unwritable.is_some();
         node.agent = Some(step.next);
-        if killed == Some(1) {
-            self.kill(at, "between the record and what follows");
-            return;
+        node.waiting = Some(step.waiting);
+        if killed == Some(1) && !late {
+            return self.kill(at, "between the record and what follows");
         }
-        node.wake = self.number + 1;
-        if let Some(wake) = &step.wake {
-            let number = self.number + 1;
-            self.soon(at, wake.after, Happening::Wake(number));
-        } else {
-            self.number += 1;
+        let wake = self.number();
+        self.nodes[at].wake = wake;
+        self.nodes[at].wakes = step.wake.is_some();
+        if let Some(next) = &step.wake {
+            self.soon(at, next.after, Happening::Wake(wake));
         }
         let mut news = Vec::new();
         match (failed, unwritable) {
@@ -292,9 +342,8 @@ impl World {
                 self.begin(at, effect);
             }
         }
-        if killed == Some(2) {
-            self.kill(at, "after its effects began");
-            return;
+        if killed.is_some() {
+            return self.kill(at, "after its effects began");
         }
         for event in news {
             self.deliver(at, event);
@@ -303,69 +352,14 @@ impl World {
 
     pub(crate) fn kill(&mut self, at: usize, when: &str) {
         self.tell(at, format!("the agent is killed {when}"));
+        // What it had begun may be done all the same; nobody hears how it went.
+        for effect in std::mem::take(&mut self.nodes[at].under_way).into_values() {
+            if effect.needs_record() && self.random.permille(500) {
+                self.outcome(at, &effect);
+            }
+        }
         self.nodes[at].lose_agent();
         let delay = self.random.seconds(1, 60);
         self.soon(at, delay, Happening::Start);
-    }
-
-    // === What must be true ===
-
-    /// No more nodes of a group are drained or down by our doing than it has slots.
-    pub(crate) fn check_down(&mut self, at: usize) {
-        let of = self.nodes[at].group.clone();
-        let counts = |node: &&Node| {
-            node.group == of && (node.draining || node.down_by_us) && !node.written_off
-        };
-        let down = self.nodes.iter().filter(counts).count();
-        let index = at % self.profile.slots.len();
-        if down > usize::try_from(self.profile.slots[index]).expect("few") {
-            self.breaks(at, "more nodes down than the group allows (promise 2)");
-        }
-    }
-
-    /// Where everything must be once faults have stopped and people have done what only they can.
-    pub(crate) fn check_end(&mut self) {
-        for at in 0..self.nodes.len() {
-            let node = &self.nodes[at];
-            if node.dead {
-                continue;
-            }
-            let holds = self.server.holds(&node.group, &node.id);
-            let (rests, explained) = node.agent.as_ref().map_or((false, false), |agent| {
-                let record = &agent.record;
-                let rests = matches!(record.core.stage, Stage::Idle | Stage::Waiting);
-                let tries = record.tries.get(self.latest).copied().unwrap_or(0);
-                let denied = record.denied.contains_key(self.latest);
-                (rests, denied || tries >= self.policy.attempt_limit)
-            });
-            let updated = node.booted == self.latest;
-            let words = if node.mark.is_some() {
-                "stays cordoned by us"
-            } else if holds {
-                "keeps a slot that it needs no longer"
-            } else if !rests {
-                "does not come to rest"
-            } else if !updated && !explained {
-                "is neither updated nor says why"
-            } else {
-                continue;
-            };
-            let text = format!("in the end, {} {words} (promise 4)", node.name);
-            let others: Vec<String> = self
-                .server
-                .holders(&node.group)
-                .iter()
-                .map(|id| {
-                    let of =
-                        self.nodes.iter().find(|other| other.id == *id).expect("a node of ours");
-                    let story = of.story.join("\n      ");
-                    format!("{} holds a slot, {:?}:\n      {story}", of.name, of.stage())
-                })
-                .collect();
-            let here = format!("{:?}; {}", node.stage(), others.join("\n"));
-            self.tell(at, here);
-            self.breaks(at, &text);
-            return;
-        }
     }
 }
