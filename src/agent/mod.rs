@@ -208,10 +208,11 @@ impl Agent {
     /// Shows where the agent is, everywhere.
     fn publish(&mut self, step: &Step) {
         let now = clock::now();
+        let node = step.next.view.node.as_ref().and_then(|node| node.as_ref().ok());
         for transition in &step.transitions {
             telemetry::transition(transition);
             if let Some(announcer) = &self.announcer {
-                announcer.tell(transition, now.wall);
+                announcer.tell(transition, now.wall, node.map(|node| node.uid.clone()));
             }
         }
         let record = &step.next.record;

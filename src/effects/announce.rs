@@ -12,11 +12,11 @@ use tokio::time::Instant;
 
 use crate::cluster::{Cluster, Retry};
 use crate::lifecycle::{NodeTrouble, Stage, Transition, Waiting};
-use crate::model::{AttemptId, Target};
+use crate::model::{AttemptId, NodeUid, Target};
 use crate::signals::clock;
 
 use super::cordon::FIELD_MANAGER;
-use words::{condition_patch, event, state_patch};
+use words::{condition_patch, event, news_patch, state_patch};
 
 mod words;
 
@@ -49,7 +49,16 @@ pub struct Announcement {
 #[derive(Debug)]
 pub struct Announcer {
     state: watch::Sender<Option<Announcement>>,
-    events: mpsc::Sender<(Transition, Timestamp)>,
+    events: mpsc::Sender<News>,
+}
+
+/// A change of stage that an Event is to tell.
+#[derive(Debug)]
+struct News {
+    transition: Transition,
+    at: Timestamp,
+    /// The Node's, as far as it is known.
+    uid: Option<NodeUid>,
 }
 
 // === impl Announcer ===
@@ -58,9 +67,9 @@ impl Announcer {
     /// Starts the tasks that write; must be called within the runtime.
     pub fn new(cluster: Cluster) -> Self {
         let (state, states) = watch::channel(None);
-        let (events, transitions) = mpsc::channel(EVENTS_WAITING);
+        let (events, waiting) = mpsc::channel(EVENTS_WAITING);
         tokio::spawn(publish_states(cluster.clone(), states));
-        tokio::spawn(publish_events(cluster, transitions));
+        tokio::spawn(publish_events(cluster, waiting));
         Self { state, events }
     }
 
@@ -75,9 +84,11 @@ impl Announcer {
         });
     }
 
-    /// Writes an Event about a change of stage that happened at `at`.
-    pub fn tell(&self, transition: &Transition, at: Timestamp) {
-        if self.events.try_send((transition.clone(), at)).is_err() {
+    /// Writes an Event about a change of stage that happened at `at`. The Node is read for its `uid`
+    /// only where that is not known.
+    pub fn tell(&self, transition: &Transition, at: Timestamp, uid: Option<NodeUid>) {
+        let news = News { transition: transition.clone(), at, uid };
+        if self.events.try_send(news).is_err() {
             tracing::warn!(
                 to = transition.to.name(),
                 "an Event was dropped: too many wait for the API server"
@@ -89,11 +100,13 @@ impl Announcer {
 async fn publish_states(cluster: Cluster, mut states: watch::Receiver<Option<Announcement>>) {
     let mut retry = Retry::new();
     let mut told = Told::default();
+    let mut shown = None;
     while states.changed().await.is_ok() {
         loop {
             let Some(announcement) = states.borrow_and_update().clone() else { break };
-            let trouble = match show(&cluster, &announcement).await {
+            let trouble = match show(&cluster, &announcement, shown.as_ref()).await {
                 Ok(()) => {
+                    shown = Some(announcement);
                     retry.succeeded();
                     told.over();
                     break;
@@ -140,18 +153,31 @@ fn passing(trouble: &NodeTrouble) -> bool {
     }
 }
 
-/// Compares the Node with what it is to show, and writes the difference.
-async fn show(cluster: &Cluster, announcement: &Announcement) -> Result<(), NodeTrouble> {
+/// Brings the Node to what it is to show, and writes only what differs. What is news since `shown`,
+/// the last that was written, is written unread: the answer is the Node as it is, conditions included.
+async fn show(
+    cluster: &Cluster,
+    announcement: &Announcement,
+    shown: Option<&Announcement>,
+) -> Result<(), NodeTrouble> {
     let api: Api<Node> = Api::all(cluster.client().await?);
     let name = cluster.node_name().await?;
     let trouble = |error: kube::Error| cluster.explain(&error);
-    // `nodes`, since a kubelet's identity may not read `nodes/status`.
-    let node = cluster.bounded(api.get(&name)).await.map_err(trouble)?;
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..Default::default() };
-    if let Some(patch) = state_patch(&node, announcement) {
+    let write = async |patch| {
         let patch = Patch::Merge(patch);
-        cluster.bounded(api.patch(&name, &params, &patch)).await.map_err(trouble)?;
-    }
+        cluster.bounded(api.patch(&name, &params, &patch)).await.map_err(trouble)
+    };
+    let node = if let Some(patch) = shown.and_then(|shown| news_patch(shown, announcement)) {
+        write(patch).await?
+    } else {
+        // `nodes`, since a kubelet's identity may not read `nodes/status`.
+        let node = cluster.bounded(api.get(&name)).await.map_err(trouble)?;
+        match state_patch(&node, announcement) {
+            Some(patch) => write(patch).await?,
+            None => node,
+        }
+    };
     if let Some(patch) = condition_patch(&node, announcement, clock::now().wall) {
         let patch = Patch::Strategic(patch);
         cluster.bounded(api.patch_status(&name, &params, &patch)).await.map_err(trouble)?;
@@ -159,16 +185,13 @@ async fn show(cluster: &Cluster, announcement: &Announcement) -> Result<(), Node
     Ok(())
 }
 
-async fn publish_events(
-    cluster: Cluster,
-    mut transitions: mpsc::Receiver<(Transition, Timestamp)>,
-) {
+async fn publish_events(cluster: Cluster, mut waiting: mpsc::Receiver<News>) {
     let mut told = Told::default();
-    while let Some((transition, at)) = transitions.recv().await {
+    while let Some(news) = waiting.recv().await {
         let give_up = Instant::now() + EVENT_AGE;
         let mut retry = Retry::new();
         loop {
-            let trouble = match write_event(&cluster, &transition, at).await {
+            let trouble = match write_event(&cluster, &news).await {
                 Ok(()) => {
                     told.over();
                     break;
@@ -176,7 +199,7 @@ async fn publish_events(
                 Err(trouble) => trouble,
             };
             told.trouble(&trouble, "an Event cannot be written");
-            if !passing(&trouble) || Instant::now() >= give_up || transitions.is_closed() {
+            if !passing(&trouble) || Instant::now() >= give_up || waiting.is_closed() {
                 break;
             }
             tokio::select! {
@@ -187,22 +210,21 @@ async fn publish_events(
     }
 }
 
-async fn write_event(
-    cluster: &Cluster,
-    transition: &Transition,
-    at: Timestamp,
-) -> Result<(), NodeTrouble> {
+async fn write_event(cluster: &Cluster, news: &News) -> Result<(), NodeTrouble> {
     let client = cluster.client().await?;
     let name = cluster.node_name().await?;
-    let nodes: Api<Node> = Api::all(client.clone());
     // `kubectl describe node` finds Events by the UID.
-    let uid = match cluster.bounded(nodes.get(&name)).await {
-        Ok(node) => node.metadata.uid,
-        Err(error) => return Err(cluster.explain(&error)),
+    let uid = match &news.uid {
+        Some(uid) => Some(uid.0.clone()),
+        None => {
+            let nodes: Api<Node> = Api::all(client.clone());
+            let node = cluster.bounded(nodes.get(&name)).await;
+            node.map_err(|error| cluster.explain(&error))?.metadata.uid
+        }
     };
     // Events about objects without a namespace belong into `default`.
     let events: Api<NodeEvent> = Api::namespaced(client, "default");
-    let event = event(&name, uid, transition, at);
+    let event = event(&name, uid, &news.transition, news.at);
     match cluster.bounded(events.create(&PostParams::default(), &event)).await {
         Ok(_) => Ok(()),
         // Its name is made of its content: an earlier try had arrived.

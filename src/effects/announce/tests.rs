@@ -236,12 +236,37 @@ async fn the_latest_is_shown_and_an_idle_node_writes_nothing() {
 }
 
 #[tokio::test]
+async fn news_is_told_without_a_look_at_the_node() {
+    let api = FakeApi::start();
+    let announcer = Announcer::new(api.cluster());
+    announcer.publish(&idle());
+    until("idle", || shown_state(&api) == "idle").await;
+    let reads = api.seen("GET", "nodes").len();
+    // Their condition came after the look, and is left alone all the same.
+    let theirs = json!({
+        "type": "DrainInProgress", "status": "True", "reason": "AdminRequested", "message": "disk",
+    });
+    api.change(|node| node["status"]["conditions"].as_array_mut().unwrap().push(theirs));
+    announcer.publish(&draining());
+    announcer.tell(&transition(Stage::Yielding, "x"), at(0), Some(NodeUid("uid-7".to_owned())));
+    until("draining", || shown_state(&api) == "draining").await;
+    until("the Event", || api.seen("POST", "/namespaces/default/events").len() == 1).await;
+    let event = &api.seen("POST", "/namespaces/default/events")[0];
+    assert_eq!(event.body["regarding"]["uid"], "uid-7");
+    announcer.publish(&announcement(Stage::Waiting, Waiting::Rehearsing));
+    let planned = "MaintenancePlanned=True:Rehearsing";
+    until("waiting", || conditions(&api.node()).iter().any(|one| one == planned)).await;
+    assert_eq!(conditions(&api.node()), ["DrainInProgress=True:AdminRequested", planned]);
+    assert_eq!(api.seen("GET", "nodes").len(), reads);
+}
+
+#[tokio::test]
 async fn an_api_server_that_is_away_gets_the_latest_when_it_is_back() {
     let mut api = FakeApi::start();
     let announcer = Announcer::new(api.cluster());
     api.server.stop();
     announcer.publish(&draining());
-    announcer.tell(&transition(Stage::Yielding, "x"), at(0));
+    announcer.tell(&transition(Stage::Yielding, "x"), at(0), None);
     tokio::time::sleep(Duration::from_millis(100)).await;
     announcer.publish(&idle());
     api.server.resume();

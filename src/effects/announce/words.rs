@@ -62,8 +62,20 @@ pub(super) fn state_patch(node: &Node, announcement: &Announcement) -> Option<Va
         }
         wanted["since"] = since;
     }
-    let text = wanted.to_string();
-    Some(json!({ "metadata": { "annotations": { STATE: text } } }))
+    Some(annotation(&wanted))
+}
+
+fn annotation(state: &Value) -> Value {
+    json!({ "metadata": { "annotations": { STATE: state.to_string() } } })
+}
+
+/// The merge patch that writes the annotation where it says something that `shown` does not; `None`:
+/// it says the same, or only since another time.
+pub(super) fn news_patch(shown: &Announcement, announcement: &Announcement) -> Option<Value> {
+    let since = announcement.since;
+    let shown = Announcement { since, ..shown.clone() };
+    let wanted = state(announcement);
+    (state(&shown) != wanted).then(|| annotation(&wanted))
 }
 
 fn state(announcement: &Announcement) -> Value {
