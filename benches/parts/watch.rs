@@ -93,7 +93,11 @@ where
             loop {
                 // The server ends a watch after some minutes; what is there is then told again.
                 let parameters = WatchParams::default().timeout(290);
-                let events = api.watch(&parameters, "0").await.unwrap();
+                let Ok(events) = api.watch(&parameters, "0").await else {
+                    // Sleeps: a server that is away tells nobody when it is back.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                };
                 let read = events.try_for_each(|event| {
                     let (kind, object) = match &event {
                         WatchEvent::Added(object) => ("ADDED", serde_json::to_value(object)),
@@ -134,9 +138,13 @@ impl Signals {
             .env("LAB_EXEC_SECONDS", "7200")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("tests/lab/lab runs");
+        // What is told before it listens would be missed.
+        let mut says = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        assert!(says.any(|line| line.contains("Monitoring bus")), "no monitor of the host's bus");
+        std::thread::spawn(move || says.for_each(drop));
         let log = Log::default();
         let (lines, mine) = (BufReader::new(child.stdout.take().unwrap()).lines(), log.clone());
         std::thread::spawn(move || {
