@@ -61,7 +61,7 @@ impl Pace {
         self.refused = Some(now);
         let waited = now.saturating_sub(self.anchor);
         let gap = match self.learnt {
-            Some(learnt) if waited < learnt.first_probe() => learnt.first_probe() - waited,
+            Some(learnt) if waited < learnt.earliest_probe() => learnt.first_probe() - waited,
             Some(learnt) if waited < learnt.shut * 3 / 2 => learnt.step(),
             Some(_) | None => waited / 3,
         };
@@ -120,9 +120,14 @@ impl Learnt {
         self.shut.saturating_sub(self.strays * 2).clamp(self.shut / 2, self.shut * 9 / 10)
     }
 
+    /// When jitter may have the first probe come; one that came before was not the first.
+    fn earliest_probe(&self) -> Duration {
+        self.first_probe() * 9 / 10
+    }
+
     /// How far probes are apart once it may open at any time.
     fn step(&self) -> Duration {
-        self.strays.clamp(self.shut / 14, self.shut / 5)
+        (self.strays * 5 / 6).clamp(self.shut / 14, self.shut / 5)
     }
 }
 
@@ -207,6 +212,20 @@ mod tests {
         let refusals: u32 = seen.iter().map(|(_, refusals)| *refusals).sum();
         assert!(late < seconds(0.06 * 3.2 * 30.0), "late by {late:?}, {refusals}");
         assert!(refusals < 30 * 3, "{refusals} refusals");
+    }
+
+    #[test]
+    fn the_first_probe_is_followed_by_steps() {
+        let mut jitter = Jitter::new(5);
+        let learnt = Learnt { shut: seconds(4.0), strays: seconds(0.4) };
+        for _ in 0..50 {
+            let mut pace = Pace::new(Duration::ZERO, LONGEST, &mut jitter);
+            pace.learnt = Some(learnt);
+            let first = jitter.scatter_down(learnt.first_probe());
+            pace.refused(first, None, &mut jitter);
+            let gap = pace.next - first;
+            assert!(gap >= learnt.step() * 9 / 10, "asked again after {gap:?}");
+        }
     }
 
     #[test]
