@@ -188,6 +188,8 @@ impl Bench {
         let cluster = Cluster::new(&lab.folder);
         let host = Host::new(&lab.folder, NODE);
         host.begin();
+        // Another server is refused while a slot of the first start may be held at the old one.
+        host.waits_for("no-update", 120);
         let server = Server::start();
         let limits = "[drain]\ndeadline = \"10m\"\n";
         host.configure(&format!("{}{limits}", server.configuration()));

@@ -51,6 +51,8 @@ fn main() -> ExitCode {
     let lab = Lab::new();
     let host = Host::new(&lab.folder, "n1");
     host.begin();
+    // Another server is refused while a slot of the first start may be held at the old one.
+    host.waits_for("no-update", 120);
     let server = Server::start();
     let settle = format!("{}[settle]\ntime = \"{SETTLE_SECONDS}s\"\n", server.configuration());
     host.configure(&settle);
