@@ -19,10 +19,11 @@ mod trouble;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Node;
 use kube::client::ClientBuilder;
 use tokio::sync::{Mutex, watch};
 
@@ -69,6 +70,7 @@ struct Inner {
     /// Held while a client is built, also by one that is no longer waited for.
     building: Arc<Mutex<()>>,
     present: watch::Sender<Present>,
+    watched: std::sync::Mutex<Option<Arc<Node>>>,
 }
 
 /// The client in use, for those who wait for another or speak of its credential.
@@ -100,6 +102,7 @@ impl Cluster {
                 held: Mutex::default(),
                 building: Arc::default(),
                 present: watch::Sender::default(),
+                watched: std::sync::Mutex::default(),
             }),
         }
     }
@@ -207,6 +210,25 @@ impl Cluster {
         }
         let held = tokio::time::timeout(NAME_TIMEOUT, self.inner.held.lock()).await.ok()?;
         held.name.as_ref().map(|(_, name)| name.clone())
+    }
+
+    /// Keeps what the watch of the own Node shows, `None` once it shows nothing more. Its long lists
+    /// are of no use to anybody here.
+    pub fn keep_watched(&self, node: Option<Node>) {
+        let node = node.map(|mut node| {
+            node.metadata.managed_fields = None;
+            if let Some(status) = &mut node.status {
+                status.images = None;
+            }
+            Arc::new(node)
+        });
+        *self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner) = node;
+    }
+
+    /// The own Node as its watch showed it last; `None` where there is no watch of it. It may be
+    /// old: only what the server checks, or what comes late without harm, may rest on it.
+    pub fn watched(&self) -> Option<Arc<Node>> {
+        self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Awaits one request, at most [`REQUEST_TIMEOUT`], and notes a 401 as [`Cluster::refused`].

@@ -27,8 +27,7 @@ const CONFLICT_REST: Duration = Duration::from_millis(50);
 /// # Errors
 /// Why it cannot be read.
 pub async fn read(cluster: &Cluster) -> Result<NodeView, NodeTrouble> {
-    let (_, node) = get(cluster).await?;
-    Ok(view(&node))
+    Ok(view(&get(cluster).await?))
 }
 
 /// Makes the Node unschedulable with our mark. One that is so without it is left as it is.
@@ -123,34 +122,54 @@ fn decide_restore(seen: &NodeView) -> Decision<bool> {
     }
 }
 
-/// Reads, decides and writes, again after every conflict.
+/// Reads, decides and writes, again after every conflict. What the watch shows is as good as a read
+/// where it leads to a write: that fails if it was old.
 async fn change<A>(
     cluster: &Cluster,
     decide: impl Fn(&NodeView) -> Decision<A>,
 ) -> Result<A, NodeTrouble> {
+    if let Some(node) = cluster.watched() {
+        let Decision { answer, write } = decide(&view(&node));
+        if let Some(write) = write
+            && put(cluster, &node, &write).await?.is_ok()
+        {
+            return Ok(answer);
+        }
+    }
     let mut conflicts = 0;
     loop {
-        let (api, node) = get(cluster).await?;
-        let decision = decide(&view(&node));
-        let Some(write) = decision.write else { return Ok(decision.answer) };
-        let name = node.metadata.name.as_deref().unwrap_or_default();
-        let params =
-            PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..Default::default() };
-        let patch = Patch::Merge(patch(&node, &write));
-        match cluster.bounded(api.patch(name, &params, &patch)).await {
-            Ok(_) => return Ok(decision.answer),
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                conflicts += 1;
-                if conflicts == CONFLICTS {
-                    return Err(NodeTrouble::Unreachable(format!(
-                        "the Node was changed by others {conflicts} times in a row: {}",
-                        status.message
-                    )));
-                }
-                tokio::time::sleep(CONFLICT_REST * conflicts).await;
-            }
-            Err(error) => return Err(cluster.explain(&error)),
+        let node = get(cluster).await?;
+        let Decision { answer, write } = decide(&view(&node));
+        let Some(write) = write else { return Ok(answer) };
+        let Err(Conflict(message)) = put(cluster, &node, &write).await? else {
+            return Ok(answer);
+        };
+        conflicts += 1;
+        if conflicts == CONFLICTS {
+            return Err(NodeTrouble::Unreachable(format!(
+                "the Node was changed by others {conflicts} times in a row: {message}"
+            )));
         }
+        tokio::time::sleep(CONFLICT_REST * conflicts).await;
+    }
+}
+
+/// The Node is another than the one that was read; what the server says of it.
+struct Conflict(String);
+
+async fn put(
+    cluster: &Cluster,
+    node: &Node,
+    write: &Write,
+) -> Result<Result<(), Conflict>, NodeTrouble> {
+    let api: Api<Node> = Api::all(cluster.client().await?);
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..Default::default() };
+    let patch = Patch::Merge(patch(node, write));
+    match cluster.bounded(api.patch(name, &params, &patch)).await {
+        Ok(_) => Ok(Ok(())),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Err(Conflict(status.message))),
+        Err(error) => Err(cluster.explain(&error)),
     }
 }
 
@@ -169,14 +188,10 @@ fn patch(node: &Node, write: &Write) -> Value {
     patch
 }
 
-async fn get(cluster: &Cluster) -> Result<(Api<Node>, Node), NodeTrouble> {
-    let client = cluster.client().await?;
+async fn get(cluster: &Cluster) -> Result<Node, NodeTrouble> {
+    let api: Api<Node> = Api::all(cluster.client().await?);
     let name = cluster.node_name().await?;
-    let api: Api<Node> = Api::all(client);
-    match cluster.bounded(api.get(&name)).await {
-        Ok(node) => Ok((api, node)),
-        Err(error) => Err(cluster.explain(&error)),
-    }
+    cluster.bounded(api.get(&name)).await.map_err(|error| cluster.explain(&error))
 }
 
 #[cfg(test)]
@@ -279,6 +294,33 @@ mod tests {
         assert_eq!(cordon(&cluster, &attempt(1), &uid()).await, CordonAnswer::Foreign);
         assert_eq!(left(&cluster).await, (true, None));
         assert_eq!(api.seen("PATCH", "nodes").len(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_the_watch_shows_spares_a_read_and_is_not_believed_blindly() {
+        let shown = |unschedulable: bool, mark: Option<&str>| {
+            let api = FakeApi::start();
+            leave(&api, unschedulable, mark);
+            let cluster = api.cluster();
+            cluster.keep_watched(Some(serde_json::from_value(api.node()).unwrap()));
+            (api, cluster)
+        };
+        let (api, cluster) = shown(false, None);
+        assert_eq!(cordon(&cluster, &attempt(1), &uid()).await, CordonAnswer::Ours);
+        assert!(api.seen("GET", "nodes").is_empty());
+        assert_eq!(left(&cluster).await, (true, Some(attempt(1).as_str().to_owned())));
+
+        // A person cordons, and it is not on the watch yet.
+        let (api, cluster) = shown(false, None);
+        leave(&api, true, None);
+        assert_eq!(cordon(&cluster, &attempt(1), &uid()).await, CordonAnswer::Foreign);
+        assert_eq!(left(&cluster).await, (true, None));
+
+        // Our old cordon was lifted, and it is not on the watch yet.
+        let (api, cluster) = shown(true, Some(attempt(1).as_str()));
+        leave(&api, false, Some(attempt(1).as_str()));
+        assert_eq!(cordon(&cluster, &attempt(1), &uid()).await, CordonAnswer::Ours);
+        assert!(left(&cluster).await.0);
     }
 
     #[tokio::test]

@@ -127,10 +127,12 @@ async fn session(cluster: &Cluster, teller: &mut Teller) -> Ended {
         Ok(connection) => connection,
         Err(trouble) => return Ended::Over(Some(trouble)),
     };
-    tokio::select! {
+    let ended = tokio::select! {
         ended = list_and_watch(cluster, &connection, teller) => ended,
         () = cluster.outdated(&connection) => Ended::Over(None),
-    }
+    };
+    cluster.keep_watched(None);
+    ended
 }
 
 async fn list_and_watch(cluster: &Cluster, connection: &Connection, teller: &mut Teller) -> Ended {
@@ -146,8 +148,8 @@ async fn list_and_watch(cluster: &Cluster, connection: &Connection, teller: &mut
         Ok(list) => list,
         Err(error) => return failed(error),
     };
-    let told = match list.items.first() {
-        Some(node) => teller.node(node).await,
+    let told = match list.items.into_iter().next() {
+        Some(node) => see(cluster, teller, node).await,
         None => teller.trouble(missing(&name)).await,
     };
     if told.is_break() {
@@ -165,9 +167,12 @@ async fn list_and_watch(cluster: &Cluster, connection: &Connection, teller: &mut
     loop {
         let told = match tokio::time::timeout(silence, stream.next()).await {
             Ok(Some(Ok(WatchEvent::Added(node) | WatchEvent::Modified(node)))) => {
-                teller.node(&node).await
+                see(cluster, teller, node).await
             }
-            Ok(Some(Ok(WatchEvent::Deleted(_)))) => teller.trouble(missing(&name)).await,
+            Ok(Some(Ok(WatchEvent::Deleted(_)))) => {
+                cluster.keep_watched(None);
+                teller.trouble(missing(&name)).await
+            }
             Ok(Some(Ok(WatchEvent::Bookmark(_)))) => ControlFlow::Continue(()),
             Ok(Some(Ok(WatchEvent::Error(status)))) => {
                 return failed(kube::Error::Api(status));
@@ -181,6 +186,13 @@ async fn list_and_watch(cluster: &Cluster, connection: &Connection, teller: &mut
     }
 }
 
+/// Keeps the Node for those who would read it, and tells what is new.
+async fn see(cluster: &Cluster, teller: &mut Teller, node: Node) -> ControlFlow<()> {
+    let view = view(&node);
+    cluster.keep_watched(Some(node));
+    teller.node(view).await
+}
+
 fn missing(name: &str) -> NodeTrouble {
     NodeTrouble::Missing(format!("there is no Node {name:?} in the cluster"))
 }
@@ -192,8 +204,7 @@ struct Teller {
 }
 
 impl Teller {
-    async fn node(&mut self, node: &Node) -> ControlFlow<()> {
-        let view = view(node);
+    async fn node(&mut self, view: NodeView) -> ControlFlow<()> {
         if self.told.as_ref() == Some(&Ok(view.clone())) {
             return ControlFlow::Continue(());
         }

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fake::{FakeApi, status};
 use super::{drain, rehearse, verify};
+use crate::cluster::Cluster;
 use crate::config::{DrainSettings, EmptyDir, UnmanagedPods};
 use crate::drain::{Obstacle, ObstacleKind, Progress};
 use crate::lifecycle::{DrainEnd, Event, NodeTrouble, Rehearsal, Verification};
@@ -36,9 +37,18 @@ async fn run(
     within: Duration,
     delete: bool,
 ) -> (DrainEnd, Vec<Progress>) {
+    run_by(&api.cluster(), settings, within, delete).await
+}
+
+async fn run_by(
+    cluster: &Cluster,
+    settings: &DrainSettings,
+    within: Duration,
+    delete: bool,
+) -> (DrainEnd, Vec<Progress>) {
     let (sender, mut events) = mpsc::channel(1000);
     let stop = CancellationToken::new();
-    let end = drain(&api.cluster(), settings, within, delete, sender, stop).await;
+    let end = drain(cluster, settings, within, delete, sender, stop).await;
     let mut told = Vec::new();
     while let Ok(Event::DrainProgress(progress)) = events.try_recv() {
         told.push(progress);
@@ -361,6 +371,21 @@ async fn volumes_are_waited_for_but_not_those_that_stay() {
     let ((end, told), ()) = ended.expect("waits for the volume that stays");
     assert_eq!(end, DrainEnd::Empty);
     assert!(told.iter().any(|progress| progress.volumes == [goes]), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_watch_that_shows_the_cordon_and_no_volume_spares_the_look() {
+    let held = json!({"volumesInUse": ["kubernetes.io/csi/x^1"]});
+    for (unschedulable, status, looks) in
+        [(true, json!({}), 0), (false, json!({}), 1), (true, held, 1)]
+    {
+        let api = FakeApi::start();
+        let shown = json!({"spec": {"unschedulable": unschedulable}, "status": status});
+        let cluster = api.cluster();
+        cluster.keep_watched(Some(serde_json::from_value(shown.clone()).unwrap()));
+        assert_eq!(run_by(&cluster, &settings(), WHILE, false).await.0, DrainEnd::Empty);
+        assert_eq!(api.seen("GET", "/api/v1/nodes/").len(), looks, "{shown}");
+    }
 }
 
 #[tokio::test]

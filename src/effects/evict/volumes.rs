@@ -43,10 +43,15 @@ async fn session(
     staying: &[Claim],
     tell: &watch::Sender<Vec<String>>,
 ) -> Result<(), NodeTrouble> {
+    // Mostly there is nothing to wait for. A watch that shows the cordon is no older than that.
+    let is_cordoned =
+        |node: &Node| node.spec.as_ref().is_some_and(|s| s.unschedulable == Some(true));
+    if cluster.watched().is_some_and(|node| is_cordoned(&node) && held(&node).is_empty()) {
+        return Ok(());
+    }
     let client = cluster.client().await?;
     let name = cluster.node_name().await?;
     let api: Api<Node> = Api::all(client.clone());
-    // Mostly there is nothing to wait for: one GET shows it.
     let node = bounded(cluster, api.get(&name)).await?;
     if held(&node).is_empty() {
         return Ok(());

@@ -105,6 +105,27 @@ async fn a_node_that_is_deleted_is_missing_until_it_is_back() {
 }
 
 #[tokio::test]
+async fn what_it_shows_is_kept_for_as_long_as_it_shows_it() {
+    let mut api = FakeApi::start();
+    let cluster = api.cluster();
+    let (sender, mut events) = mpsc::channel(16);
+    tokio::spawn(watch(cluster.clone(), sender));
+    let uid = || cluster.watched().and_then(|node| node.metadata.uid.clone());
+    assert_eq!(uid(), None);
+    next_view(&mut events).await;
+    assert_eq!(uid().as_deref(), Some("uid-1"));
+    api.delete_node();
+    next_trouble(&mut events).await;
+    assert_eq!(uid(), None);
+    api.set_node(fake::node("uid-2"));
+    next_view(&mut events).await;
+    assert_eq!(uid().as_deref(), Some("uid-2"));
+    api.server.stop();
+    next_trouble(&mut events).await;
+    assert_eq!(uid(), None);
+}
+
+#[tokio::test]
 async fn a_node_that_is_not_there_yet_is_missing_until_it_comes() {
     let api = FakeApi::start();
     api.delete_node();
