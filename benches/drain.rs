@@ -269,16 +269,14 @@ impl Bench {
         self.host.lab("unstage", &[]);
         self.host.waits_for("no-update", 60);
         let all = audit.requests("lockkeeper", &format!("system:node:{NODE}"));
-        let after = |at, what| {
-            let found = all.iter().find(|one| one.at > at && one.what == what);
-            found.expect("a cordon").at
-        };
-        let first = after(granted.at, "get nodes");
-        let cordoned = after(first, "patch nodes");
+        let mut since = all.iter().filter(|one| one.at > granted.at);
+        assert!(since.clone().any(|one| one.cordons), "the node was not cordoned");
+        // A cordon may begin with a look at the Node.
+        let first = since.find(|one| one.cordons || one.what == "get nodes").expect("a cordon").at;
         let is_besides = |one: &Request| {
             one.what == "patch nodes/status"
                 || one.what.contains("events")
-                || (one.what == "patch nodes" && one.at > cordoned)
+                || (one.what == "patch nodes" && !one.cordons)
         };
         let during = all.iter().filter(|one| (first..ended.at).contains(&one.at)).cloned();
         let (mut besides, requests): (Vec<_>, Vec<_>) = during.partition(is_besides);

@@ -17,6 +17,8 @@ pub struct Request {
     pub what: String,
     /// Status of the answer.
     pub code: u64,
+    /// It makes a Node unschedulable.
+    pub cordons: bool,
     /// Path and query.
     pub uri: String,
 }
@@ -65,6 +67,7 @@ impl Audit {
                 at: u64::try_from(at.as_microsecond()).unwrap(),
                 what,
                 code: entry["responseStatus"]["code"].as_u64().unwrap_or(0),
+                cordons: entry["requestObject"]["spec"]["unschedulable"] == true,
                 uri: word(&entry["requestURI"]),
             };
             found.insert(word(&entry["auditID"]), request);
