@@ -252,6 +252,11 @@ impl Heart<'_> {
 
     fn uncordoned(&mut self, answer: UncordonAnswer) {
         match answer {
+            // The release may have lifted a person's cordon before the host went down.
+            UncordonAnswer::AlreadySchedulable if self.owes_a_cordon() => {
+                self.lane_ok(Lane::Node);
+                self.state.run.uncordoned = true;
+            }
             UncordonAnswer::Lifted
             | UncordonAnswer::AlreadySchedulable
             | UncordonAnswer::NoNode => {
@@ -268,6 +273,14 @@ impl Heart<'_> {
             }
             UncordonAnswer::Failed(trouble) => self.node_failed(trouble),
         }
+    }
+
+    /// Whether a person's cordon stood when this attempt began to release its slot: since then some
+    /// slot servers have lifted it.
+    fn owes_a_cordon(&self) -> bool {
+        let record = &self.state.record;
+        let released = record.stages.iter().any(|time| time.stage == Stage::Releasing);
+        released && record.core.cordon == Cordon::Foreign
     }
 
     // === Drain ===
