@@ -76,6 +76,14 @@ struct Channels {
     orders_in: mpsc::Sender<Order>,
 }
 
+/// Never, where there is no ticker.
+async fn tick(ticker: &mut Option<clock::Ticker>) {
+    match ticker {
+        Some(ticker) => ticker.tick().await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Agent {
     async fn serve(
         &mut self,
@@ -83,8 +91,9 @@ impl Agent {
         mut channels: Channels,
         sources: &mut sources::Sources,
     ) -> anyhow::Result<()> {
-        let every = watchdog_interval();
-        let mut watchdog = tokio::time::interval(every.unwrap_or(Duration::from_secs(86_400)));
+        let watchdog = watchdog_interval().map(clock::Ticker::new).transpose();
+        let mut watchdog = watchdog.context("cannot keep the watchdog's time")?;
+        self.notifier.watchdog();
         loop {
             tokio::select! {
                 signal = signals.next() => match signal {
@@ -105,7 +114,7 @@ impl Agent {
                     self.awake = false;
                     self.feed(Event::Woke).await;
                 }
-                _ = watchdog.tick(), if every.is_some() => self.notifier.watchdog(),
+                () = tick(&mut watchdog) => self.notifier.watchdog(),
                 ended = sources.join_next() => {
                     anyhow::bail!("a source of events ended: {ended:?}");
                 }

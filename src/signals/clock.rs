@@ -47,15 +47,9 @@ pub async fn watch(events: Sender<Event>) {
 
 /// Ends well only when nobody listens any more.
 async fn session(events: &Sender<Event>, retry: &mut Retry) -> Result<(), Errno> {
-    let timer = Timer(TimerFd::new(
-        ClockId::CLOCK_REALTIME,
-        TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
-    )?);
+    let timer = Timer::new(ClockId::CLOCK_REALTIME)?;
     let mut was_set = arm(&timer)?;
-    // Its successor is unsafe, which is forbidden here. The timer keeps its one descriptor until the
-    // AsyncFd is dropped, which is what that one asks for.
-    #[allow(deprecated)]
-    let timer = AsyncFd::new(timer).map_err(errno)?;
+    let timer = timer.awaited()?;
     loop {
         if was_set {
             retry.succeeded();
@@ -99,8 +93,53 @@ fn errno(error: std::io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
+/// Ticks evenly. The runtime's own timers wake an idle process two or three times for one long wait;
+/// the kernel's do so once.
+#[derive(Debug)]
+pub struct Ticker {
+    timer: AsyncFd<Timer>,
+}
+
+impl Ticker {
+    /// The first tick comes after `every`, which is more than zero.
+    ///
+    /// # Errors
+    /// That of the kernel: no descriptors are left.
+    pub fn new(every: Duration) -> std::io::Result<Self> {
+        let timer = Timer::new(ClockId::CLOCK_MONOTONIC)?;
+        let every = Expiration::Interval(TimeSpec::from_duration(every));
+        timer.0.set(every, TimerSetTimeFlags::empty())?;
+        Ok(Self { timer: timer.awaited()? })
+    }
+
+    /// Comes back once per tick; ticks that nobody waited for are one.
+    pub async fn tick(&mut self) {
+        // An error would be that the runtime ends.
+        while let Ok(mut ready) = self.timer.readable().await {
+            match nix::unistd::read(self.timer.get_ref(), &mut [0u8; 8]) {
+                Ok(_) => return,
+                Err(_) => ready.clear_ready(),
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Timer(TimerFd);
+
+impl Timer {
+    fn new(clock: ClockId) -> Result<Self, Errno> {
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        TimerFd::new(clock, flags).map(Self)
+    }
+
+    // Its successor is unsafe, which is forbidden here. The timer keeps its one descriptor until the
+    // AsyncFd is dropped, which is what that one asks for.
+    #[allow(deprecated)]
+    fn awaited(self) -> Result<AsyncFd<Self>, Errno> {
+        AsyncFd::new(self).map_err(errno)
+    }
+}
 
 impl AsFd for Timer {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
@@ -166,8 +205,7 @@ mod tests {
     /// Set between the reading of the timer and its arming, which no loop can rule out.
     #[test]
     fn a_clock_that_is_set_before_the_timer_is_armed_is_no_failure() {
-        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-        let timer = Timer(TimerFd::new(ClockId::CLOCK_REALTIME, flags).unwrap());
+        let timer = Timer::new(ClockId::CLOCK_REALTIME).unwrap();
         assert_eq!(arm(&timer), Ok(false));
         set_the_clock_to_itself();
         assert_eq!(arm(&timer), Ok(true));
@@ -204,6 +242,21 @@ mod tests {
         let first = since_boot();
         assert!(first > Duration::ZERO);
         assert!(now().since_boot >= first);
+    }
+
+    #[tokio::test]
+    async fn ticks_come_evenly_and_those_that_were_missed_are_one() {
+        let every = Duration::from_millis(20);
+        let mut ticker = Ticker::new(every).unwrap();
+        let began = since_boot();
+        for _ in 0..3 {
+            ticker.tick().await;
+        }
+        assert!(since_boot() - began >= 2 * every);
+        // Sleeps: to miss ticks.
+        tokio::time::sleep(5 * every).await;
+        ticker.tick().await;
+        assert!(timeout(every / 20, ticker.tick()).await.is_err(), "one for all that were missed");
     }
 
     #[tokio::test]

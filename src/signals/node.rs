@@ -1,8 +1,8 @@
 //! The own Node, watched.
 //!
-//! One object is listed and watched by name, the only form that a kubelet's identity may use. Every
-//! watch that ends is begun anew with a list; for one object that costs as much as resuming it
-//! would, and there is no resource version to grow too old.
+//! One object is listed and watched by name, the only form that a kubelet's identity may use. A watch
+//! that comes to its regular end goes on from the version that was seen last; one that breaks, or whose
+//! version has grown too old, is begun anew with a list.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -26,6 +26,9 @@ pub const HOLD: &str = "lockkeeper.dev/hold";
 /// A watch that broke sooner counts as one failure more in a row, so that a server which ends every
 /// watch at once is not asked in a tight loop.
 const PROVEN_AFTER: Duration = Duration::from_secs(10);
+/// How often a watch goes on before the Node is listed again, about an hour: whatever a server may have
+/// forgotten to tell (after its store was put back to an older state) is seen by then.
+const RESUMED_MAX: u32 = 12;
 /// Grace beyond the server's own end of a watch.
 const WATCH_GRACE: Duration = Duration::from_secs(5);
 
@@ -67,22 +70,27 @@ fn not_ready_because(ready: Option<&NodeCondition>) -> String {
 /// Sends [`Event::Node`] when the view of the own Node changed and [`Event::NodeTrouble`] when it
 /// cannot be seen, each once per change. Ends only when the receiver is gone.
 pub async fn watch(cluster: Cluster, events: Sender<Event>) {
-    watch_with(cluster, events, Retry::new()).await;
+    watch_with(cluster, events, Retry::new(), PROVEN_AFTER).await;
 }
 
-async fn watch_with(cluster: Cluster, events: Sender<Event>, mut retry: Retry) {
+async fn watch_with(
+    cluster: Cluster,
+    events: Sender<Event>,
+    mut retry: Retry,
+    proven_after: Duration,
+) {
     let mut teller = Teller { events: events.clone(), told: None };
     loop {
         let began = Instant::now();
         let ended = tokio::select! {
-            ended = session(&cluster, &mut teller) => ended,
+            ended = session(&cluster, &mut teller, proven_after) => ended,
             () = events.closed() => return,
         };
         let trouble = match ended {
             Ended::ReceiverGone => return,
             Ended::Over(trouble) => trouble,
         };
-        if began.elapsed() >= PROVEN_AFTER {
+        if began.elapsed() >= proven_after {
             retry.succeeded();
         }
         let rest = retry.failed();
@@ -121,21 +129,26 @@ enum Ended {
     Over(Option<NodeTrouble>),
 }
 
-/// One list and one watch.
-async fn session(cluster: &Cluster, teller: &mut Teller) -> Ended {
+/// One list, and watches that go on from it.
+async fn session(cluster: &Cluster, teller: &mut Teller, proven_after: Duration) -> Ended {
     let connection = match cluster.connection().await {
         Ok(connection) => connection,
         Err(trouble) => return Ended::Over(Some(trouble)),
     };
     let ended = tokio::select! {
-        ended = list_and_watch(cluster, &connection, teller) => ended,
+        ended = list_and_watch(cluster, &connection, teller, proven_after) => ended,
         () = cluster.outdated(&connection) => Ended::Over(None),
     };
     cluster.keep_watched(None);
     ended
 }
 
-async fn list_and_watch(cluster: &Cluster, connection: &Connection, teller: &mut Teller) -> Ended {
+async fn list_and_watch(
+    cluster: &Cluster,
+    connection: &Connection,
+    teller: &mut Teller,
+    proven_after: Duration,
+) -> Ended {
     let failed = |error: kube::Error| Ended::Over(Some(cluster.explain(&error)));
     let name = match cluster.node_name().await {
         Ok(name) => name,
@@ -156,9 +169,38 @@ async fn list_and_watch(cluster: &Cluster, connection: &Connection, teller: &mut
         return Ended::ReceiverGone;
     }
 
-    let since = list.metadata.resource_version.unwrap_or_default();
-    let params = WatchParams::default().fields(&selector).timeout(WATCH_SECONDS);
-    let stream = match cluster.bounded(api.watch(&params, &since)).await {
+    let mut since = list.metadata.resource_version.unwrap_or_default();
+    for _ in 0..=RESUMED_MAX {
+        let began = Instant::now();
+        let watch = watch_from(cluster, connection, &name, &mut since, teller);
+        if let ControlFlow::Break(ended) = watch.await {
+            return ended;
+        }
+        if began.elapsed() < proven_after {
+            break;
+        }
+    }
+    Ended::Over(None)
+}
+
+/// One watch, to its regular end. `since` follows what it shows.
+async fn watch_from(
+    cluster: &Cluster,
+    connection: &Connection,
+    name: &str,
+    since: &mut String,
+    teller: &mut Teller,
+) -> ControlFlow<Ended> {
+    let failed =
+        |error: kube::Error| ControlFlow::Break(Ended::Over(Some(cluster.explain(&error))));
+    let api: Api<Node> = Api::all(connection.client.clone());
+    // Bookmarks would come once a minute, and wake the agent for nothing: a kubelet writes its Node often
+    // enough for the version to stay young.
+    let params = WatchParams::default()
+        .fields(&format!("metadata.name={name}"))
+        .timeout(WATCH_SECONDS)
+        .disable_bookmarks();
+    let stream = match cluster.bounded(api.watch(&params, since)).await {
         Ok(stream) => stream,
         Err(error) => return failed(error),
     };
@@ -167,22 +209,30 @@ async fn list_and_watch(cluster: &Cluster, connection: &Connection, teller: &mut
     loop {
         let told = match tokio::time::timeout(silence, stream.next()).await {
             Ok(Some(Ok(WatchEvent::Added(node) | WatchEvent::Modified(node)))) => {
+                follow(since, &node);
                 see(cluster, teller, node).await
             }
-            Ok(Some(Ok(WatchEvent::Deleted(_)))) => {
+            Ok(Some(Ok(WatchEvent::Deleted(node)))) => {
+                follow(since, &node);
                 cluster.keep_watched(None);
-                teller.trouble(missing(&name)).await
+                teller.trouble(missing(name)).await
             }
             Ok(Some(Ok(WatchEvent::Bookmark(_)))) => ControlFlow::Continue(()),
-            Ok(Some(Ok(WatchEvent::Error(status)))) => {
-                return failed(kube::Error::Api(status));
-            }
+            Ok(Some(Ok(WatchEvent::Error(status)))) => return failed(kube::Error::Api(status)),
             Ok(Some(Err(error))) => return failed(error),
-            Ok(None) | Err(_) => return Ended::Over(None),
+            Ok(None) => return ControlFlow::Continue(()),
+            // Silent beyond its end: the connection is dead.
+            Err(_) => return ControlFlow::Break(Ended::Over(None)),
         };
         if told.is_break() {
-            return Ended::ReceiverGone;
+            return ControlFlow::Break(Ended::ReceiverGone);
         }
+    }
+}
+
+fn follow(since: &mut String, node: &Node) {
+    if let Some(version) = &node.metadata.resource_version {
+        since.clone_from(version);
     }
 }
 

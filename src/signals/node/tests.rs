@@ -148,6 +148,40 @@ async fn a_watch_that_breaks_is_no_trouble_and_loses_nothing() {
 }
 
 #[tokio::test]
+async fn a_watch_that_lasted_goes_on_from_where_it_was() {
+    let api = FakeApi::start();
+    let (sender, mut events) = mpsc::channel(16);
+    tokio::spawn(watch_with(api.cluster(), sender, Retry::new(), Duration::ZERO));
+    next_view(&mut events).await;
+    let asked = |what: &str| {
+        let seen = api.seen("GET", "/api/v1/nodes");
+        seen.iter().filter(|seen| seen.query.contains("watch=true") == (what == "watch")).count()
+    };
+    for (round, unschedulable) in [true, false, true].into_iter().enumerate() {
+        until("the watch is open", || asked("watch") > round).await;
+        api.break_watches();
+        set_unschedulable(&api, unschedulable);
+        assert_eq!(next_view(&mut events).await.unschedulable, unschedulable);
+        assert_eq!(asked("list"), 1);
+    }
+    // A version that grew too old: the server says Gone.
+    until("the watch is open", || asked("watch") > 3).await;
+    api.answer_once("GET", "/api/v1/nodes", 410);
+    api.break_watches();
+    set_unschedulable(&api, false);
+    assert!(!next_view(&mut events).await.unschedulable);
+    assert_eq!(asked("list"), 2);
+    // Nobody trusts one version for ever.
+    until("the watch is open", || asked("watch") > 5).await;
+    for round in 0..=RESUMED_MAX {
+        let before = asked("watch");
+        api.break_watches();
+        until("the next watch", || asked("watch") > before).await;
+        assert_eq!(asked("list"), if round < RESUMED_MAX { 2 } else { 3 }, "{round}");
+    }
+}
+
+#[tokio::test]
 async fn a_failure_that_passes_at_once_is_no_trouble() {
     let api = FakeApi::start();
     api.answer_once("GET", "/api/v1/nodes", 503);
@@ -160,7 +194,7 @@ async fn a_credential_that_appears_cuts_a_long_rest_short() {
     let api = FakeApi::start();
     std::fs::remove_file(api.server.kubeconfig()).unwrap();
     let (sender, mut events) = mpsc::channel(16);
-    tokio::spawn(watch_with(api.cluster(), sender, Retry::resting_long()));
+    tokio::spawn(watch_with(api.cluster(), sender, Retry::resting_long(), PROVEN_AFTER));
     assert!(matches!(next_trouble(&mut events).await, NodeTrouble::NoCredential(_)));
     api.server.write_kubeconfig(fake::TOKEN);
     // The rest is of 30 s at least.
