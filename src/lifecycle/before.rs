@@ -48,7 +48,9 @@ impl Heart<'_> {
             return verdict;
         }
         // Else an older request of ours, granted to a boot that has ended, would deny this one for good.
-        self.release_once_more();
+        if matches!(self.state.view.slot_answer, Some(SlotAnswer::Denied { .. })) {
+            self.release_once_more();
+        }
         if let Some(elsewhere) = self.slot_elsewhere() {
             return self.give_up(Because::SlotLost, elsewhere.to_string());
         }
