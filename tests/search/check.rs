@@ -103,14 +103,16 @@ impl World {
     }
 
     /// What is wrong if nothing happens any more, once no fault comes.
-    pub(crate) fn at_rest(&self) -> Option<Broken> {
+    pub(crate) fn at_rest(&self, play: &Play) -> Option<Broken> {
         let broken = |promise, what| Some(Broken { promise, what });
         for (at, host) in self.hosts.iter().enumerate() {
             let halted = host.stage() == Some(Stage::Halted);
             if host.marked && host.unschedulable {
                 return broken(4, format!("at rest n{at} stays cordoned"));
             }
-            if host.unschedulable && !host.person_cordoned {
+            // What the server cordoned stays so for as long as it holds the slot for us.
+            let by_server = play.rules.server_cordons && halted && self.holder == Some(at);
+            if host.unschedulable && !host.person_cordoned && !by_server {
                 return broken(4, format!("at rest n{at} stays cordoned, and nobody said so"));
             }
             if host.person_cordoned && !host.unschedulable {

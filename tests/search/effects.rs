@@ -1,5 +1,7 @@
 //! How each effect turns out, and what must hold at that moment.
 
+use std::time::Duration;
+
 use lockkeeper::drain::{Obstacle, ObstacleKind, Progress};
 use lockkeeper::fleetlock::{ReleaseAnswer, SlotAnswer};
 use lockkeeper::lifecycle::{
@@ -166,6 +168,10 @@ impl World {
     fn drain(&mut self, play: &Play, at: usize, way: Way) -> Event {
         if !self.may_act(at) {
             self.breaks(play, 1, format!("n{at} evicts without the slot"));
+        }
+        if self.hosts[at].memory == Memory::Forgot {
+            // It takes a while: what was confirmed before it is older than its end.
+            self.pass(Duration::from_secs(1));
         }
         let host = &mut self.hosts[at];
         if way != Way::Fails {
@@ -343,10 +349,11 @@ impl World {
             }
         }
         let host = &self.hosts[at];
-        if host.pods && play.policy.on_deadline != OnDeadline::Reboot {
+        if host.pods && !host.pods_came_late && play.policy.on_deadline != OnDeadline::Reboot {
             self.breaks(play, 1, format!("n{at} reboots with pods that should have gone"));
         }
         let host = &mut self.hosts[at];
+        host.pods_came_late = false;
         let staged = host.staged.filter(|staged| *staged == target);
         let comes = matches!(way, Way::Works | Way::WorksButAnswerLost | Way::WorksAndKilled);
         host.going_down = comes && staged.is_some();

@@ -3,7 +3,7 @@
 //! From every world that is found the heart is also played to its end without further faults. Where it ends
 //! is remembered, so that each way is walked once.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
@@ -30,6 +30,8 @@ pub(crate) struct Found {
     pub(crate) all: bool,
     /// Steps that ended an attempt, by how, and by the faults used on the way.
     pub(crate) ended: BTreeMap<(Outcome, u8), usize>,
+    /// What happened anywhere, in words.
+    pub(crate) told: BTreeSet<&'static str>,
     /// Worlds in which every node has gone round and all is at rest.
     pub(crate) all_round: usize,
 }
@@ -52,7 +54,7 @@ pub(crate) fn goes_round(play: &Play) -> bool {
     for _ in 0..STEPS_TO_REST {
         match world.first_successor(play) {
             Some((_, next)) => world = next,
-            None => return world.broken.is_none() && world.all_round(),
+            None => return world.broken.is_none() && world.all_round(play),
         }
     }
     false
@@ -75,6 +77,7 @@ struct Part {
     next: Vec<(u32, Told, World)>,
     broken: Option<(u32, Told, Broken, Vec<String>)>,
     ended: BTreeMap<(Outcome, u8), usize>,
+    told: BTreeSet<&'static str>,
     all_round: usize,
 }
 
@@ -104,6 +107,7 @@ pub(crate) fn search(
                 *found.ended.entry(ended).or_insert(0) += count;
             }
             found.all_round += part.all_round;
+            found.told.extend(part.told);
             for (parent, told, world) in part.next {
                 let at = u32::try_from(search.parents.len()).expect("fewer than 2^32 worlds");
                 search.parents.push((parent, told));
@@ -140,7 +144,8 @@ impl Search<'_> {
     fn expand_part(&self, level: &[(u32, World)]) -> Part {
         let mut part = Part::default();
         for (at, world) in level {
-            for (told, next) in world.successors(self.play) {
+            for (told, next) in self.successors(world) {
+                part.told.insert(told.1);
                 if let Some(broken) = next.broken.clone() {
                     part.broken.get_or_insert((*at, told, broken, Vec::new()));
                     return part;
@@ -156,11 +161,25 @@ impl Search<'_> {
                     part.broken.get_or_insert((*at, told, broken, then));
                     return part;
                 }
-                part.all_round += usize::from(next.all_round());
+                part.all_round += usize::from(next.all_round(self.play));
                 part.next.push((*at, told, next));
             }
         }
         part
+    }
+
+    /// What can follow. Of several hosts one goes first where the others cannot see it, unless that leads
+    /// only to where the search has been: then the others might wait for ever.
+    fn successors(&self, world: &World) -> Vec<(Told, World)> {
+        if world.hosts.len() > 1 {
+            for at in 0..world.hosts.len() {
+                let next = world.private_successors(self.play, at);
+                if next.iter().any(|(_, next)| !self.seen.contains(key(next))) {
+                    return next;
+                }
+            }
+        }
+        world.successors(self.play)
     }
 
     /// Plays a world to its end without faults: the first that can happen happens. It must come to where
@@ -181,9 +200,10 @@ impl Search<'_> {
                     self.rests.extend(&path);
                     return Ok(());
                 }
-                let broken = world.at_rest().map_or("nothing".to_owned(), |broken| broken.what);
-                let what = format!("goes round and round: {broken}");
-                return self.no_rest(4, what, then);
+                let (promise, what) = world
+                    .at_rest(self.play)
+                    .map_or((8, "nothing".to_owned()), |broken| (broken.promise, broken.what));
+                return self.no_rest(promise, format!("goes round and round: {what}"), then);
             }
             if self.rests.contains(here) {
                 self.rests.extend(&path);
@@ -191,12 +211,12 @@ impl Search<'_> {
             }
             if world.halted_for_good() {
                 self.rests.extend(&path);
-                return match world.at_rest() {
+                return match world.at_rest(self.play) {
                     Some(broken) if self.counts(broken.promise) => Err((broken, then)),
                     Some(_) | None => Ok(()),
                 };
             }
-            let in_order = world.at_rest();
+            let in_order = world.at_rest(self.play);
             path.push(here);
             orderly.push(in_order.is_none());
             let Some(((at, words), next)) = world.first_successor(self.play) else {
@@ -305,8 +325,8 @@ impl World {
         self.hosts.len() > 1 && self.hosts.iter().any(halted) && self.hosts.iter().all(settled)
     }
 
-    fn all_round(&self) -> bool {
-        self.hosts.iter().all(|host| host.rounds > 0) && self.at_rest().is_none()
+    fn all_round(&self, play: &Play) -> bool {
+        self.hosts.iter().all(|host| host.rounds > 0) && self.at_rest(play).is_none()
     }
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use lockkeeper::fleetlock::{ReleaseAnswer, SlotAnswer};
 use lockkeeper::lifecycle::{
-    self, AfterRollback, Cordon, DrainEnd, Effect, Event, Health, Lane, Policy, Slot, Stage, State,
-    Step, UncordonAnswer, Verification,
+    self, Cordon, DrainEnd, Effect, Event, Health, Lane, Policy, Slot, Stage, State, Step,
+    UncordonAnswer, Verification,
 };
 use lockkeeper::model::Now;
 
-use crate::rules::{Kind, PLAIN, Rules};
+use crate::rules::{Kind, PLAIN, RELEASING, Rules};
 use crate::world::Heart;
 
 type StepOf = fn(&Policy, &State, Now, Event) -> Step;
@@ -31,8 +31,7 @@ pub(crate) struct Wrong {
 const TWO: Rules = Rules { faults: &[0, 0], ..PLAIN };
 const SERVER_FORGETS: Rules = Rules { kinds: &[Kind::ServerForgets], ..PLAIN };
 const SERVER_CORDONS: Rules = Rules { server_cordons: true, person_cordoned: true, ..PLAIN };
-const RELEASING: Rules = Rules { after_rollback: AfterRollback::Release, ..PLAIN };
-const INHIBITED: Rules = Rules { kinds: &[Kind::StaysInhibited], ..PLAIN };
+const INHIBITED: Rules = Rules { faults: &[1], kinds: &[Kind::StaysInhibited], ..PLAIN };
 const NO_FAULT: Rules = Rules { faults: &[0], ..PLAIN };
 
 /// All of them, by promise.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use lockkeeper::lifecycle::{self, Event, Start};
+use lockkeeper::lifecycle::{self, Effect, Event, Lane, Start};
 
 use crate::effects::outcomes;
 use crate::rules::Kind;
@@ -30,6 +30,23 @@ impl World {
     /// Every world that can follow this one in its normal form, with the words for what happened.
     pub(crate) fn successors(&self, play: &Play) -> Vec<(Told, World)> {
         self.moves(play, false)
+    }
+
+    /// Those of one host alone, where nobody else sees what can happen to it next, nor can change it:
+    /// it has no business with the slot under way and can neither go down nor come up. Whether the other
+    /// hosts move before or after is one and the same then.
+    pub(crate) fn private_successors(&self, play: &Play, at: usize) -> Vec<(Told, World)> {
+        let host = &self.hosts[at];
+        let pending = |lane| host.pending.contains_key(&lane);
+        let slot = pending(Lane::Slot) || host.late_grant.is_some();
+        let can_fall = self.holder == Some(at) && host.faults > 0;
+        let down = host.going_down || host.down_with_slot || pending(Lane::Reboot) || can_fall;
+        if slot || down || !play.rules.kinds.is_empty() {
+            return Vec::new();
+        }
+        let mut moves = Moves { world: self, play, at, first: false, found: Vec::new() };
+        moves.all();
+        moves.found
     }
 
     /// The first of them.
@@ -99,6 +116,7 @@ impl Moves<'_> {
         self.others();
         self.strangers();
         self.effects();
+        self.lost_request();
     }
 
     /// This can happen, if so many faults are left.
@@ -118,9 +136,9 @@ impl Moves<'_> {
     }
 
     /// As [`Self::may`], in worlds where such things happen.
-    fn strange(&mut self, kind: Kind, words: &'static str, change: impl FnOnce(&mut World)) {
+    fn strange(&mut self, kind: Kind, change: impl FnOnce(&mut World)) {
         if self.play.rules.may(kind) {
-            self.may(1, words, change);
+            self.may(1, kind.told(), change);
         }
     }
 
@@ -212,6 +230,23 @@ impl Moves<'_> {
         }
     }
 
+    /// A request whose answer was lost has ended, granted or not.
+    fn lost_request(&mut self) {
+        let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
+        let ends = host.lost_request_ends();
+        if ends.is_none() && host.late_grant.is_none() {
+            return;
+        }
+        self.may(0, "a lost request has ended", |w| {
+            let host = &mut w.hosts[at];
+            let awaited = host.wake.is_some() && host.wake == ends;
+            host.set_lost_request(Duration::ZERO);
+            if awaited && host.agent.is_some() {
+                w.deliver(play, at, Event::Woke);
+            }
+        });
+    }
+
     fn effects(&mut self) {
         let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
         for effect in host.pending.values() {
@@ -234,57 +269,59 @@ impl Moves<'_> {
             self.may(0, "somebody else gives the slot back", |w| w.holder = None);
         }
         if !host.unschedulable && !host.marked && !host.node_gone {
-            self.strange(Kind::PersonCordons, "a person cordons", |w| {
+            self.strange(Kind::PersonCordons, |w| {
                 w.hosts[at].unschedulable = true;
                 w.hosts[at].person_cordoned = true;
             });
         }
-        self.strange(Kind::PersonReboots, "a person reboots the host", |w| {
+        self.strange(Kind::PersonReboots, |w| {
             w.reboots(play, at, Boot::Target, true);
         });
         if self.world.holder == Some(at) {
-            self.strange(Kind::ServerForgets, "the server forgets, and grants to another", |w| {
+            self.strange(Kind::ServerForgets, |w| {
                 w.holder = Some(w.hosts.len());
                 w.hosts[at].memory = Memory::Forgot;
             });
         }
         if !host.disk_full {
-            self.strange(Kind::DiskFull, "the disk is full", |w| w.hosts[at].disk_full = true);
+            self.strange(Kind::DiskFull, |w| w.hosts[at].disk_full = true);
         }
         if host.agent.is_some() {
-            self.strange(Kind::RecordLost, "agent is killed, its record is lost", |w| {
+            self.strange(Kind::RecordLost, |w| {
                 w.hosts[at].agent_ends(&play.policy);
                 w.hosts[at].disk = None;
             });
         }
         self.snapshots();
         if !host.node_gone {
-            self.strange(Kind::NodeReplaced, "the Node is deleted", |w| w.hosts[at].unregister());
+            self.strange(Kind::NodeReplaced, |w| w.hosts[at].unregister());
         }
         if host.staged == Some("new") {
-            self.strange(Kind::NewerUpdate, "a newer update is staged", |w| {
+            self.strange(Kind::NewerUpdate, |w| {
                 w.hosts[at].staged = Some("newer");
             });
         }
-        self.strange(Kind::ClockJumps, "the clock is set a day ahead", |w| w.jump(play, at, -JUMP));
-        self.strange(Kind::ClockJumps, "the clock is set a day back", |w| w.jump(play, at, JUMP));
+        self.strange(Kind::ClockAhead, |w| w.jump(play, at, -JUMP));
+        self.strange(Kind::ClockBack, |w| w.jump(play, at, JUMP));
         if !host.inhibited {
-            self.strange(Kind::StaysInhibited, "a program blocks the shutdown for good", |w| {
+            self.strange(Kind::StaysInhibited, |w| {
                 w.hosts[at].inhibited = true;
                 w.deliver(play, at, Event::HostChanged);
             });
         }
         if !host.pods_stay {
-            self.strange(Kind::PodsStay, "pods stay for good", |w| w.hosts[at].pods_stay = true);
+            self.strange(Kind::PodsStay, |w| w.hosts[at].pods_stay = true);
         }
     }
 
     fn snapshots(&mut self) {
         let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
+        // One that nobody can restore any more is none.
+        let can_come = host.faults > 0;
         let settled = host.ready.is_some() && host.staged.is_none() && host.written.is_none();
         if let Some((record, booted)) = &host.snapshot {
             let (record, booted) = (record.clone(), *booted);
-            self.strange(Kind::Snapshot, "the snapshot is restored", |w| {
+            self.strange(Kind::Snapshot, |w| {
                 let holds = w.holder == Some(at);
                 let host = &mut w.hosts[at];
                 host.down_with_slot = holds;
@@ -293,7 +330,7 @@ impl Moves<'_> {
                 host.disk = Some(record);
                 host.come_up(&play.policy, Boot::Target, false);
             });
-        } else if let (true, Some(record)) = (settled, host.on_disk())
+        } else if let (true, Some(record)) = (settled && can_come, host.on_disk())
             && play.rules.may(Kind::Snapshot)
         {
             let record = record.clone();
@@ -341,5 +378,7 @@ impl crate::world::Host {
         self.node_gone = false;
         self.uid += 1;
         self.pods = true;
+        let reboot = self.pending.get(&Lane::Reboot);
+        self.pods_came_late = matches!(reboot, Some(Effect::Reboot { .. }));
     }
 }

@@ -27,8 +27,10 @@ pub(crate) enum Kind {
     NodeReplaced,
     /// A newer update takes the place of the staged one.
     NewerUpdate,
-    /// The wall clock jumps.
-    ClockJumps,
+    /// The wall clock is set a day ahead.
+    ClockAhead,
+    /// The wall clock is set a day back.
+    ClockBack,
     /// A program blocks the shutdown for good.
     StaysInhibited,
     /// Pods never leave.
@@ -36,7 +38,7 @@ pub(crate) enum Kind {
 }
 
 /// One world.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rules {
     /// Its name, for people.
     pub(crate) name: &'static str,
@@ -70,6 +72,70 @@ pub(crate) const PLAIN: Rules = Rules {
     on_deadline: OnDeadline::Yield,
     on_foreign_uncordon: OnForeignUncordon::Yield,
 };
+
+impl Kind {
+    /// The words for it in a story.
+    pub(crate) fn told(self) -> &'static str {
+        match self {
+            Self::PersonCordons => "a person cordons",
+            Self::PersonReboots => "a person reboots the host",
+            Self::ServerForgets => "the server forgets, and grants to another",
+            Self::DiskFull => "the disk is full",
+            Self::RecordLost => "agent is killed, its record is lost",
+            Self::Snapshot => "the snapshot is restored",
+            Self::NodeReplaced => "the Node is deleted",
+            Self::NewerUpdate => "a newer update is staged",
+            Self::ClockAhead => "the clock is set a day ahead",
+            Self::ClockBack => "the clock is set a day back",
+            Self::StaysInhibited => "a program blocks the shutdown for good",
+            Self::PodsStay => "pods stay for good",
+        }
+    }
+}
+
+/// Where a fallback frees the slot.
+pub(crate) const RELEASING: Rules = Rules {
+    name: "one node, slot freed after a fallback",
+    after_rollback: AfterRollback::Release,
+    ..PLAIN
+};
+
+const fn rare(name: &'static str, kinds: &'static [Kind]) -> Rules {
+    Rules { name, kinds, ..PLAIN }
+}
+
+/// Worlds with one thing that comes rarely, or with another answer in the configuration.
+pub(crate) const RARE: [Rules; 16] = [
+    rare("one node, a person cordons", &[Kind::PersonCordons]),
+    rare("one node, a person reboots", &[Kind::PersonReboots]),
+    rare("one node, a newer update", &[Kind::NewerUpdate]),
+    rare("one node, the clock jumps", &[Kind::ClockAhead, Kind::ClockBack]),
+    rare("one node, the server forgets", &[Kind::ServerForgets]),
+    rare("one node, the disk is full", &[Kind::DiskFull]),
+    rare("one node, its record is lost", &[Kind::RecordLost]),
+    rare("one node, a snapshot is restored", &[Kind::Snapshot]),
+    rare("one node, the Node is replaced", &[Kind::NodeReplaced]),
+    rare("one node, a program blocks the shutdown", &[Kind::StaysInhibited]),
+    rare("one node, pods stay", &[Kind::PodsStay]),
+    Rules { server_cordons: true, ..rare("one node, the server cordons", &[]) },
+    Rules {
+        server_cordons: true,
+        person_cordoned: true,
+        ..rare("one node, a person and the server cordon", &[])
+    },
+    Rules {
+        on_deadline: OnDeadline::Delete,
+        ..rare("one node, deletes what stays", &[Kind::PodsStay])
+    },
+    Rules {
+        on_deadline: OnDeadline::Reboot,
+        ..rare("one node, reboots whatever stays", &[Kind::PodsStay])
+    },
+    Rules {
+        on_foreign_uncordon: OnForeignUncordon::Cordon,
+        ..rare("one node, cordons again", &[])
+    },
+];
 
 impl Rules {
     pub(crate) fn policy(&self) -> Policy {

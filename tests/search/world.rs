@@ -4,7 +4,7 @@
 //! passes, everything that the world remembers becomes older instead (`time.rs`), so that two worlds that
 //! differ only in when they happen are one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -113,6 +113,8 @@ pub(crate) struct Host {
     pub(crate) well: bool,
     /// Pods that a drain has to move.
     pub(crate) pods: bool,
+    /// They came when the reboot was asked for already: nobody could have known.
+    pub(crate) pods_came_late: bool,
     /// Reboots asked for by attempt.
     pub(crate) reboots: BTreeMap<String, u8>,
     /// Reboots that began by target and have not brought it.
@@ -183,6 +185,7 @@ impl Host {
             ready: Some(Duration::ZERO),
             well: false,
             pods: true,
+            pods_came_late: false,
             reboots: BTreeMap::new(),
             tries: BTreeMap::new(),
             down_with_slot: false,
@@ -262,6 +265,7 @@ impl Host {
             self.disk.get_or_insert(agent.record);
         }
         self.pending.clear();
+        self.pods_came_late = false;
         self.wake = None;
     }
 
@@ -328,9 +332,28 @@ impl World {
         self.accept(play, at, Some(state.record), step);
     }
 
-    /// Carries a step out as the agent's loop does (`src/agent/mod.rs`): the record, then the effects;
-    /// what could not be written comes back as news.
+    /// Carries a step out as the agent's loop does (`src/agent/mod.rs`), and what follows from what could
+    /// not be written. Only then something must be under way.
     pub(crate) fn accept(&mut self, play: &Play, at: usize, before: Option<Record>, step: Step) {
+        let mut waiting = step.waiting.clone();
+        let mut news = VecDeque::from(self.carry_out(play, at, before, step));
+        while let Some(event) = news.pop_front() {
+            let Some(state) = self.hosts[at].agent.take() else { return };
+            let step = (play.heart.step)(&play.policy, &state, now(), event);
+            waiting = step.waiting.clone();
+            news.extend(self.carry_out(play, at, Some(state.record), step));
+        }
+        self.is_awaited(play, at, &waiting);
+    }
+
+    /// The record, then the effects.
+    fn carry_out(
+        &mut self,
+        play: &Play,
+        at: usize,
+        before: Option<Record>,
+        step: Step,
+    ) -> Vec<Event> {
         let host = &mut self.hosts[at];
         let mut news = Vec::new();
         if host.disk_full {
@@ -362,12 +385,7 @@ impl World {
             host.rounds = 1;
         }
         self.ended = outcome.or(self.ended);
-        if news.is_empty() {
-            self.is_awaited(play, at, &step.waiting);
-        }
-        for event in news {
-            self.deliver(play, at, event);
-        }
+        news
     }
 }
 
