@@ -32,6 +32,7 @@ pub fn advice(waiting: &Waiting) -> Advice {
         Waiting::BootFull { .. } => BOOT_FULL,
         Waiting::FinalizeUnitInactive => FINALIZE_UNIT_INACTIVE,
         Waiting::LegacyLock => LEGACY_LOCK,
+        Waiting::ConfigWrong(_) => CONFIG_WRONG,
         Waiting::MinimumUptime => MINIMUM_UPTIME,
         Waiting::OtherLockClient(_) => OTHER_LOCK_CLIENT,
         Waiting::HostUnknown => HOST_UNKNOWN,
@@ -170,6 +171,10 @@ const LEGACY_LOCK: Advice = helped(
     "the file has gone",
     "See which tool made it, then remove /run/ostree/staged-deployment-locked.",
 );
+const CONFIG_WRONG: Advice = helped(
+    "the configuration is right and loaded",
+    "`lockkeeper config check` tells all that is wrong. Mend it, then `systemctl reload lockkeeper`.",
+);
 const MINIMUM_UPTIME: Advice = nothing_to_do("the host has been up long enough");
 const OTHER_LOCK_CLIENT: Advice = helped(
     "Zincati is disabled, or asks the same slot server",
@@ -307,6 +312,7 @@ mod tests {
             Waiting::BootFull { free: 0, needed: 1 },
             Waiting::FinalizeUnitInactive,
             Waiting::LegacyLock,
+            Waiting::ConfigWrong("50-x.toml:2: drain.deadline: expected a duration".to_owned()),
             Waiting::HostUnreadable(Vec::new()),
             Waiting::DrainWouldBlock(Vec::new()),
             Waiting::Draining,

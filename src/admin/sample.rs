@@ -18,6 +18,7 @@ use super::Snapshot;
 pub(crate) fn idle() -> Snapshot {
     let boot = boot();
     let state = State {
+        config_wrong: None,
         record: Record::default(),
         boot,
         kubelet_unit: true,
@@ -156,6 +157,7 @@ fn booted() -> Deployment {
 
 fn host() -> HostView {
     HostView {
+        config_wrong: None,
         inhibitors: Vec::new(),
         users: Vec::new(),
         boot_free: Some(512 << 20),

@@ -1,5 +1,6 @@
 //! Does what the heart asks for, and says how it went.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -37,7 +38,9 @@ impl Hands {
         match effect {
             Effect::Inspect => {
                 let server = self.slot.server();
-                Event::Inspected(host::inspect(host, &settings.reboot, server.as_deref()).await)
+                let mut view = host::inspect(host, &settings.reboot, server.as_deref()).await;
+                view.config_wrong = config_wrong(host.root.clone()).await;
+                Event::Inspected(view)
             }
             Effect::ReadBoot => Event::BootRead(boot::evidence(host).await),
             Effect::ReadNode => Event::NodeRead(cordon::read(cluster).await),
@@ -86,5 +89,15 @@ impl Hands {
 
     fn asker<'a>(&'a self, attempt: Option<&'a AttemptId>, node: Option<&'a str>) -> Asker<'a> {
         Asker { attempt, boot: Some(&self.boot), node }
+    }
+}
+
+/// What is wrong with the configuration on disk: the next process of this agent would begin with it.
+async fn config_wrong(root: PathBuf) -> Option<String> {
+    let loaded = tokio::task::spawn_blocking(move || crate::config::load(&root)).await;
+    match loaded {
+        Ok(Ok(_)) => None,
+        Ok(Err(errors)) => Some(errors.brief()),
+        Err(error) => Some(error.to_string()),
     }
 }

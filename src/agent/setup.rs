@@ -13,7 +13,7 @@ use crate::effects::announce::Announcer;
 use crate::effects::boot;
 use crate::effects::slot::{SlotClient, SlotError};
 use crate::effects::store::{Loaded, Store};
-use crate::lifecycle::{self, Record, Start, Step};
+use crate::lifecycle::{self, ConfigWrong, Policy, Record, SlotPolicy, Start, Step};
 use crate::model::BootId;
 use crate::signals::bus::{Bus, Host};
 use crate::signals::clock;
@@ -40,8 +40,12 @@ impl Hands {
 }
 
 pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
-    let loaded = crate::config::load(&root)?;
+    let (loaded, wrong) = crate::config::load_in_part(&root)?;
     let settings = loaded.settings;
+    let mut config_wrong = wrong.map(|wrong| ConfigWrong {
+        what: wrong.errors.brief(),
+        settle_unknown: wrong.settle_unknown,
+    });
     let lock = AgentLock::take(&settings.agent.run_dir)?;
     let host = Host::new(Bus::System, root.clone());
     let mark = boot::mark(&host).await.context("cannot tell which boot this is")?;
@@ -55,7 +59,21 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
     };
     let store = Store::new(&settings.agent.state_dir);
     let (record, written, set_aside) = load(&store);
-    let hands = Hands::new(settings, host, mark.id.clone())?;
+    let hands = match Hands::new(settings.clone(), host.clone(), mark.id.clone()) {
+        Ok(hands) => hands,
+        Err(error) => {
+            let what = format!("{:#}", anyhow::Error::from(error));
+            config_wrong.get_or_insert(ConfigWrong { what, settle_unknown: false });
+            let policy = Policy { slot: SlotPolicy::Unset, slot_place: None, ..settings.policy };
+            Hands::new(Settings { slot: None, policy, ..settings }, host, mark.id.clone())?
+        }
+    };
+    if let Some(wrong) = &config_wrong {
+        tracing::error!(
+            "the configuration is wrong, and in use only as far as it is right: no attempt begins: {}",
+            wrong.what
+        );
+    }
     let policy = hands.settings.policy.clone();
     if hands.settings.slot.is_none() {
         tracing::info!(
@@ -63,8 +81,14 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
              `lockkeeper config default`"
         );
     }
-    let start =
-        Start { seed: seed(&mark.id), boot: mark, kubelet_unit, record_set_aside: set_aside };
+    let config_trouble = config_wrong.as_ref().map(|wrong| wrong.what.clone());
+    let start = Start {
+        seed: seed(&mark.id),
+        boot: mark,
+        kubelet_unit,
+        record_set_aside: set_aside,
+        config_wrong,
+    };
     let now = clock::now();
     let first = lifecycle::start(&policy, record, start, now);
 
@@ -78,7 +102,7 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
         at: now,
         node_name: hands.settings.node.name.clone(),
         slot: hands.slot.place(),
-        config_trouble: None,
+        config_trouble,
         version,
     };
     let is_node = first.next.is_node(&policy);

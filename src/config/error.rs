@@ -95,6 +95,18 @@ pub struct ConfigErrors(Vec<ConfigError>);
 // === impl ConfigError ===
 
 impl ConfigError {
+    /// Whether it may be about how a well node is known: in a file that cannot be read, everything may.
+    pub(super) fn may_be_about_settling(&self) -> bool {
+        match self {
+            Self::UnknownKey { key, .. } | Self::WrongValue { key, .. } => {
+                key.starts_with("settle")
+            }
+            Self::Conflict { key, .. } | Self::NoDefault { key } => key.starts_with("settle"),
+            Self::Unreadable { .. } | Self::Syntax { .. } | Self::TooMany { .. } => true,
+            Self::WrongName { .. } => false,
+        }
+    }
+
     /// The line that it is about.
     pub(super) fn line(&self) -> Option<usize> {
         match self {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::build;
-use super::error::{ConfigErrors, Place};
+use super::error::{ConfigError, ConfigErrors, Place};
 use super::folder::{Files, Masked};
 use super::fragment;
 use super::keys::KEYS;
@@ -56,8 +56,25 @@ pub(super) struct Merged {
     pub(super) broken: BTreeSet<&'static str>,
 }
 
+/// What is wrong with a configuration that is used as far as it is right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrong {
+    /// All of it.
+    pub errors: ConfigErrors,
+    /// It may say how a well node is known, so that none can be called well.
+    pub settle_unknown: bool,
+}
+
 /// Reads, merges and understands the files.
 pub(super) fn load(files: Files) -> Result<Loaded, ConfigErrors> {
+    match load_in_part(files)? {
+        (loaded, None) => Ok(loaded),
+        (_, Some(wrong)) => Err(wrong.errors),
+    }
+}
+
+/// As [`load`]; what is wrong counts for nothing, and what is right does.
+pub(super) fn load_in_part(files: Files) -> Result<(Loaded, Option<Wrong>), ConfigErrors> {
     let mut merged = Merged::default();
     let shipped = fragment::parse(Path::new("(default)"), DEFAULT);
     let mut errors = shipped.errors;
@@ -75,13 +92,22 @@ pub(super) fn load(files: Files) -> Result<Loaded, ConfigErrors> {
         }
     }
     errors.extend(build::conflicts(&merged));
-    ConfigErrors::none_or(errors)?;
-    Ok(Loaded {
-        settings: build::settings(&merged)?,
+    let settle_unknown = errors.iter().any(ConfigError::may_be_about_settling);
+    let wrong = ConfigErrors::none_or(errors).err();
+    let wrong = wrong.map(|errors| Wrong { errors, settle_unknown });
+    let settings = match (build::settings(&merged), &wrong) {
+        (Ok(settings), _) => settings,
+        // It follows from what is wrong already.
+        (Err(_), Some(wrong)) => return Err(wrong.errors.clone()),
+        (Err(error), None) => return Err(error.into()),
+    };
+    let loaded = Loaded {
+        settings,
         values: merged.values(),
         files: files.texts.into_iter().map(|(file, _)| file).collect(),
         masked: files.masked,
-    })
+    };
+    Ok((loaded, wrong))
 }
 
 // === impl Merged ===

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use folder::Masked;
-pub use merge::{Loaded, Origin, Value};
+pub use merge::{Loaded, Origin, Value, Wrong};
 pub(crate) use rules::without_secret;
 pub use settings::{
     AgentSettings, CoordinatorSettings, Credentials, DrainSettings, EmptyDir, GroupSettings,
@@ -37,6 +37,15 @@ pub use settings::{
 /// Everything that is wrong with any file, not only the first thing.
 pub fn load(root: &Path) -> Result<Loaded, ConfigErrors> {
     merge::load(folder::collect(root))
+}
+
+/// As [`load`]; a key that is wrong has its default, and files that cannot be read say nothing. With
+/// that a node finds its way home, and goes nowhere else.
+///
+/// # Errors
+/// What is right is no configuration by itself.
+pub fn load_in_part(root: &Path) -> Result<(Loaded, Option<Wrong>), ConfigErrors> {
+    merge::load_in_part(folder::collect(root))
 }
 
 /// Loads files that a person named, in this order, on top of the defaults and of nothing else; a

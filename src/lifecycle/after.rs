@@ -69,6 +69,9 @@ impl Heart<'_> {
         {
             return Err(held);
         }
+        if let Some(wrong) = self.state.config_wrong.as_ref().filter(|wrong| wrong.settle_unknown) {
+            return Err(Waiting::ConfigWrong(wrong.what.clone()));
+        }
         if let Err(reason) = self.kubelet_ready() {
             self.state.run.well_since = None;
             self.state.run.checked = None;

@@ -149,6 +149,8 @@ pub struct HostView {
     pub other_lock_client: Option<String>,
     /// logind prepares a shutdown now.
     pub preparing_for_shutdown: bool,
+    /// What is wrong with the configuration on disk: after the reboot it would be all there is.
+    pub config_wrong: Option<String>,
     /// What could not be read, and why; any entry closes the gates.
     pub unreadable: Vec<String>,
 }
@@ -256,8 +258,19 @@ pub struct Start {
     pub kubelet_unit: bool,
     /// Why an existing record was set aside, if it was.
     pub record_set_aside: Option<String>,
+    /// What is wrong with the configuration, if something is.
+    pub config_wrong: Option<ConfigWrong>,
     /// Seed of this host's jitter.
     pub seed: u64,
+}
+
+/// A configuration that is only used as far as it is right.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ConfigWrong {
+    /// What is wrong, for people: file, key and what was expected.
+    pub what: String,
+    /// It may say how a well node is known, so that none can be called well.
+    pub settle_unknown: bool,
 }
 
 impl NodeTrouble {

@@ -72,6 +72,9 @@ pub(super) fn host_gate(policy: &Policy, host: &HostView) -> Option<Waiting> {
     if host.preparing_for_shutdown {
         return Some(Waiting::ShuttingDown);
     }
+    if let Some(what) = &host.config_wrong {
+        return Some(Waiting::ConfigWrong(what.clone()));
+    }
     if let Some(server) = &host.other_lock_client {
         return Some(Waiting::OtherLockClient(server.clone()));
     }
@@ -128,6 +131,9 @@ impl Heart<'_> {
     pub(super) fn standing_gates(&mut self, needs: Duration) -> Result<(), Shut> {
         if let Some(held) = hold(&self.state) {
             return Err(Shut::Strictly(held));
+        }
+        if let Some(wrong) = &self.state.config_wrong {
+            return Err(Shut::Strictly(Waiting::ConfigWrong(wrong.what.clone())));
         }
         match self.policy.slot {
             SlotPolicy::Unset => return Err(Shut::Strictly(Waiting::NoSlotBackend)),

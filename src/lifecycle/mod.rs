@@ -20,8 +20,8 @@ mod waiting;
 
 pub use effect::{Effect, Lane};
 pub use event::{
-    BootEvidence, Command, CordonAnswer, DrainEnd, Event, Health, HostView, Inhibitor, NodeTrouble,
-    NodeView, RebootAnswer, Rehearsal, Start, UncordonAnswer, Verification,
+    BootEvidence, Command, ConfigWrong, CordonAnswer, DrainEnd, Event, Health, HostView, Inhibitor,
+    NodeTrouble, NodeView, RebootAnswer, Rehearsal, Start, UncordonAnswer, Verification,
 };
 pub use people::answer;
 pub use policy::{

@@ -29,6 +29,7 @@ pub fn start(policy: &Policy, record: Record, start: Start, now: Now) -> Step {
         not_before: BTreeMap::new(),
         failures: BTreeMap::new(),
         unwritable: None,
+        config_wrong: start.config_wrong,
         waiting_since: None,
     };
     state.record.core.boot = Some(start.boot);

@@ -10,7 +10,7 @@ use crate::fleetlock::SlotAnswer;
 use crate::model::{AttemptId, SystemView, Target};
 
 use super::effect::{Effect, Lane};
-use super::event::{BootEvidence, Health, HostView, NodeTrouble, NodeView};
+use super::event::{BootEvidence, ConfigWrong, Health, HostView, NodeTrouble, NodeView};
 use super::record::{BootMark, Outcome, Record, Stage};
 use super::waiting::Waiting;
 
@@ -37,6 +37,8 @@ pub struct State {
     pub failures: BTreeMap<Lane, u32>,
     /// Why the record cannot be written, while it cannot.
     pub unwritable: Option<String>,
+    /// What is wrong with the configuration that this process began with, until one is loaded anew.
+    pub config_wrong: Option<ConfigWrong>,
     /// Since when the current reason has held, wall time.
     pub waiting_since: Option<(&'static str, Timestamp)>,
 }

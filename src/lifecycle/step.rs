@@ -137,6 +137,7 @@ impl Heart<'_> {
 
     /// What was looked at by the old rules is looked at anew.
     fn policy_changed(&mut self) {
+        self.state.config_wrong = None;
         self.state.view.host_changed = true;
         self.state.view.rehearsal = None;
         self.state.run.verified = false;

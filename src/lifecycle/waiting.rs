@@ -76,6 +76,8 @@ pub enum Waiting {
     FinalizeUnitInactive,
     /// The legacy lock file lies there: a reboot would drop the update.
     LegacyLock,
+    /// The configuration is wrong: what is wrong, with file and key.
+    ConfigWrong(String),
     /// The host has not been up long enough.
     MinimumUptime,
     /// Zincati on this host talks to another slot server.
@@ -183,6 +185,7 @@ impl Waiting {
             Self::BootFull { .. } => "boot-full",
             Self::FinalizeUnitInactive => "finalize-unit-inactive",
             Self::LegacyLock => "legacy-lock",
+            Self::ConfigWrong(_) => "config-wrong",
             Self::MinimumUptime => "minimum-uptime",
             Self::OtherLockClient(_) => "other-lock-client",
             Self::HostUnknown => "host-unknown",
@@ -273,6 +276,7 @@ impl fmt::Display for Waiting {
             Self::LegacyLock => f.write_str(
                 "/run/ostree/staged-deployment-locked lies there: a reboot would drop the update",
             ),
+            Self::ConfigWrong(what) => write!(f, "the configuration is wrong: {what}"),
             Self::MinimumUptime => f.write_str("the host has not been up long enough"),
             Self::OtherLockClient(server) => {
                 write!(f, "Zincati on this host asks another slot server ({server})")

@@ -114,6 +114,7 @@ fn is_passing(waiting: &Waiting) -> bool {
         | Waiting::BootFull { .. }
         | Waiting::FinalizeUnitInactive
         | Waiting::LegacyLock
+        | Waiting::ConfigWrong(_)
         | Waiting::MinimumUptime
         | Waiting::OtherLockClient(_)
         | Waiting::HostUnreadable(_)

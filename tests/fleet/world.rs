@@ -280,6 +280,7 @@ impl World {
         let start = Start {
             boot: node.boot_mark(),
             kubelet_unit: true,
+            config_wrong: None,
             record_set_aside: damaged.then(|| "the checksum does not fit".to_owned()),
             seed: u64::try_from(at).expect("few"),
         };

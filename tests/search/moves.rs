@@ -88,6 +88,7 @@ impl World {
             boot: boot_mark(BOOT),
             kubelet_unit: true,
             record_set_aside: None,
+            config_wrong: None,
             seed: u64::try_from(at).unwrap_or(0),
         };
         let host = &mut self.hosts[at];

@@ -165,6 +165,7 @@ fn host(w: &mut Words) -> Result<HostView, String> {
         },
         finalize_unit_active: !w.flag("finalize-inactive"),
         legacy_lock: w.flag("legacy-lock"),
+        config_wrong: w.value("config-wrong"),
         clock_synchronised: !w.flag("unsynchronised"),
         other_lock_client: w.value("zincati"),
         preparing_for_shutdown: w.flag("preparing"),

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use lockkeeper::lifecycle::{
-    self, BootMark, Effect, Event, Lane, NodeView, Policy, Record, Start, State, Step, Transition,
+    self, BootMark, ConfigWrong, Effect, Event, Lane, NodeView, Policy, Record, Start, State, Step,
+    Transition,
 };
 use lockkeeper::model::Now;
 use lockkeeper::schedule::duration_text;
@@ -38,6 +39,7 @@ pub(crate) struct Teller<'a> {
     boot: BootMark,
     boot_number: u32,
     kubelet_unit: bool,
+    config_wrong: Option<ConfigWrong>,
     now: Now,
     state: Option<State>,
     /// What was last written.
@@ -86,6 +88,7 @@ impl<'a> Teller<'a> {
             boot: BootMark { id: events::boot_id(1), soft_reboots: 0 },
             boot_number: 1,
             kubelet_unit: true,
+            config_wrong: None,
             now: Now { wall, since_boot: Duration::from_secs(3600) },
             state: None,
             disk: Record::default(),
@@ -203,6 +206,9 @@ impl<'a> Teller<'a> {
         if words.flag("known") {
             self.disk.core.boot = Some(self.boot.clone());
         }
+        self.config_wrong = words
+            .value("config-wrong")
+            .map(|what| ConfigWrong { what, settle_unknown: words.flag("settle-unknown") });
         if words.flag("core-only") {
             self.disk = Record { core: self.disk.core.clone(), ..Record::default() };
         }
@@ -218,6 +224,7 @@ impl<'a> Teller<'a> {
             boot: self.boot.clone(),
             kubelet_unit: self.kubelet_unit,
             record_set_aside,
+            config_wrong: self.config_wrong.clone(),
             seed: 0,
         };
         self.pending.clear();

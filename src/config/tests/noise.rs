@@ -9,9 +9,20 @@ use super::host;
 
 /// Loads a text without a file system in between.
 fn load_quickly(text: String) -> Result<merge::Loaded, crate::config::ConfigErrors> {
-    let mut files = crate::config::folder::Files::default();
-    files.texts.push(("a.toml".into(), text));
-    merge::load(files)
+    let files = || {
+        let mut files = crate::config::folder::Files::default();
+        files.texts.push(("a.toml".into(), text.clone()));
+        files
+    };
+    let whole = merge::load(files());
+    match (merge::load_in_part(files()), &whole) {
+        (Ok((loaded, None)), Ok(same)) => assert_eq!(loaded, *same),
+        (Ok((_, Some(wrong))), Err(errors)) => assert_eq!(wrong.errors, *errors),
+        // What is right may be no configuration by itself: then it is told as a whole.
+        (Err(found), Err(errors)) => assert_eq!(found, *errors),
+        (found, _) => panic!("whole: {whole:?}, in part: {found:?}"),
+    }
+    whole
 }
 
 /// TOML-like values, right and wrong.

@@ -430,3 +430,34 @@ fn everything_that_is_wrong_is_told_at_once() {
          /etc/lockkeeper/config.d/3.toml:3: attempts.backoff_max: expected at least attempts.backoff_first, which is 5m"
     );
 }
+
+/// What a node finds its way home with: what is right counts, what is wrong has its default.
+#[test]
+fn what_is_right_of_a_wrong_configuration_counts() {
+    let slot = "[slot]\nbackend = \"fleetlock\"\nbase_url = \"http://a/\"\n";
+    let minute = std::time::Duration::from_secs(60);
+    for (rest, deadline, settle_unknown, slot_is_known) in [
+        ("[drain]\ndeadline = 15\nparallel = 7\n", 15 * minute, false, true),
+        ("[drain]\ndeadline = \"9m\"\nparallel = 7\nnewer = true\n", 9 * minute, false, true),
+        ("[settle]\ntime = 3\n[drain]\nparallel = 7\n", 15 * minute, true, true),
+        ("[settle]\nnewer = 3\n[drain]\nparallel = 7\n", 15 * minute, true, true),
+        ("[drain]\nparallel = 7\n[slot.headers]\n\"a b\" = \"\"\n", 15 * minute, false, true),
+    ] {
+        let root = host(&[("etc/lockkeeper/config.d/a.toml", &format!("{slot}{rest}"))]);
+        let (loaded, wrong) = crate::config::load_in_part(root.path()).unwrap();
+        let wrong = wrong.expect(rest);
+        assert_eq!(Err(wrong.errors), crate::config::load(root.path()), "{rest}");
+        assert_eq!(wrong.settle_unknown, settle_unknown, "{rest}");
+        assert_eq!(loaded.settings.policy.drain_deadline, deadline, "{rest}");
+        assert_eq!(loaded.settings.drain.parallel, 7, "{rest}");
+        assert_eq!(loaded.settings.slot.is_some(), slot_is_known, "{rest}");
+    }
+    // Nothing of this file is known, and all of the other.
+    let root = host(&[
+        ("etc/lockkeeper/config.d/a.toml", "[settle"),
+        ("etc/lockkeeper/config.d/b.toml", "drain.parallel = 7"),
+    ]);
+    let (loaded, wrong) = crate::config::load_in_part(root.path()).unwrap();
+    assert!(wrong.unwrap().settle_unknown);
+    assert_eq!(loaded.settings.drain.parallel, 7);
+}

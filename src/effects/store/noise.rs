@@ -174,7 +174,13 @@ fn harm_done(record: Record, boot: BootMark, slot: &SlotAnswer) -> Vec<Effect> {
     };
     let news = news(&boot);
     let is_look = |event: &&Event| matches!(event, Event::System(_) | Event::Node(_));
-    let begin = Start { boot: boot.clone(), kubelet_unit: true, record_set_aside: None, seed: 7 };
+    let begin = Start {
+        boot: boot.clone(),
+        kubelet_unit: true,
+        record_set_aside: None,
+        config_wrong: None,
+        seed: 7,
+    };
     let mut harm = Vec::new();
     let mut told = start(&policy, record, begin, now);
     let mut queue = VecDeque::from(told.effects.clone());

@@ -183,7 +183,7 @@ proptest! {
         let policy = policy(time);
         let now = Now { wall, since_boot };
         let news = news(&boot);
-        let start = Start { boot, kubelet_unit: true, record_set_aside: None, seed };
+        let start = Start { boot, kubelet_unit: true, record_set_aside: None, config_wrong: None, seed };
         let mut state = recover::start(&policy, record, start, now).next;
         for event in news {
             let step = step::step(&policy, &state, now, event);

@@ -25,12 +25,13 @@ fn speaks(policy: &Policy, host: &HostView) -> &'static str {
 #[test]
 fn every_gate_closes_by_itself() {
     type Change = fn(&mut HostView);
-    let table: [(Change, &str); 11] = [
+    let table: [(Change, &str); 12] = [
         (|_| (), "open"),
         (|host| host.unreadable.push("sessions".to_owned()), "host-unreadable"),
         (|host| host.preparing_for_shutdown = true, "shutting-down"),
         (|host| host.other_lock_client = Some("http://h".to_owned()), "other-lock-client"),
         (|host| host.legacy_lock = true, "legacy-lock"),
+        (|host| host.config_wrong = Some("50-x.toml: wrong".to_owned()), "config-wrong"),
         (|host| host.finalize_unit_active = false, "finalize-unit-inactive"),
         (|host| host.boot_free = Some(999), "boot-full"),
         (|host| host.boot_free = Some(1000), "open"),

@@ -26,8 +26,13 @@ fn a_slot_is_given_back_where_it_was_asked_for() {
         record.core.slot = slot;
         record.slot_at = slot_at.map(str::to_owned);
         record.release_again = release_again.then_some(Timestamp::MAX);
-        let start =
-            Start { boot: boot.clone(), kubelet_unit: true, record_set_aside: None, seed: 0 };
+        let start = Start {
+            boot: boot.clone(),
+            kubelet_unit: true,
+            record_set_aside: None,
+            config_wrong: None,
+            seed: 0,
+        };
         let state = lifecycle::start(&policy, record, start, now).next;
         assert_eq!(state.slot_place(&policy), place, "{slot:?} {slot_at:?} {release_again}");
     }
@@ -44,8 +49,13 @@ fn only_the_attempt_whose_slot_it_is_releases_by_name() {
     for stage in Stage::ALL {
         let mut record = Record::default();
         record.core.boot = Some(boot.clone());
-        let start =
-            Start { boot: boot.clone(), kubelet_unit: true, record_set_aside: None, seed: 0 };
+        let start = Start {
+            boot: boot.clone(),
+            kubelet_unit: true,
+            record_set_aside: None,
+            config_wrong: None,
+            seed: 0,
+        };
         let mut state = lifecycle::start(&policy, record, start, now).next;
         state.record.core.attempt = Some(Attempt {
             id: id.clone(),

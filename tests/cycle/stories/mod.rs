@@ -23,7 +23,8 @@ macro_rules! stories {
 
 /// All of them.
 pub const ALL: &[Story] = stories! {
-    people: another_user_is_turned_away, the_status_keeps_its_schema, a_wrong_configuration_is_refused;
+    people: another_user_is_turned_away, the_status_keeps_its_schema, a_wrong_configuration_is_refused,
+        a_node_comes_home_under_a_wrong_configuration;
     gates: a_hold_keeps_the_node, who_blocks_the_shutdown_is_named_before_the_slot_is_taken,
         a_full_boot_is_named_before_the_slot_is_taken, a_logged_in_user_is_waited_for;
     turns: three_nodes_take_turns_and_tell_of_it;

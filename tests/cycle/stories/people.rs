@@ -40,6 +40,44 @@ pub fn a_wrong_configuration_is_refused(world: &World) {
         line.filter(|line| line.contains("99-story.toml") && line.contains("deadlin"))
     });
     assert_eq!(host.reason(), "no-update", "the agent goes on");
+    host.stage(&world.version(), &[]);
+    host.waits_for("config-wrong", 30);
+    assert!(world.cluster.holders().is_empty(), "no slot is asked for");
     let said = host.exec(&["lockkeeper", "config", "check"]);
     assert_eq!(said.status, 1, "{}{}", said.out, said.err);
 }
+
+/// A configuration that goes wrong while the node is down, or a key that an older agent does not know: the
+/// node comes home all the same, says what is wrong, and begins nothing.
+pub fn a_node_comes_home_under_a_wrong_configuration(world: &World) {
+    world.expect_error("the configuration is wrong, and in use only as far as it is right");
+    let host = world.host("n3");
+    world.hold_up_drains(host);
+    host.stage(&world.version(), &[]);
+    host.comes_to("draining", 30);
+    // The last look at the gates finds it before the reboot.
+    host.write("/etc/lockkeeper/config.d/99-story.toml", "[drain]\nnewer = true\n");
+    world.let_go();
+    host.waits_for("config-wrong", 60);
+    assert_eq!(host.boots(), 0);
+    // Mended, and wrong once more in the new boot.
+    host.write("/etc/systemd/system/story-wrong.service", WRONG_AT_BOOT);
+    host.sh("rm /etc/lockkeeper/config.d/99-story.toml && systemctl enable story-wrong");
+    host.ends("updated", 120);
+    assert_eq!(host.boots(), 1);
+    assert_eq!(world.cluster.cordon("n3"), (false, None));
+    assert!(world.cluster.holders().is_empty());
+    let status = host.status().expect("the agent runs");
+    let trouble = status["config_trouble"].as_str().unwrap_or_default();
+    assert!(trouble.contains("drain.newer"), "{status}");
+    host.stage(&world.version(), &[]);
+    let status = host.waits_for("config-wrong", 30);
+    assert!(status["waiting"]["text"].as_str().is_some_and(|text| text.contains("drain.newer")));
+    host.sh("systemctl disable story-wrong; rm /etc/systemd/system/story-wrong.service");
+}
+
+/// Spoils the configuration before the agent of a new boot reads it.
+const WRONG_AT_BOOT: &str = "[Unit]\nBefore=lockkeeper.service\n\
+    [Service]\nType=oneshot\nRemainAfterExit=yes\n\
+    ExecStart=/bin/sh -c 'echo drain.newer = true > /etc/lockkeeper/config.d/99-story.toml'\n\
+    [Install]\nWantedBy=multi-user.target\n";
