@@ -231,7 +231,10 @@ impl Heart<'_> {
             let trouble = self.state.run.node_trouble.clone();
             return Verdict::Wait(trouble.map_or(Waiting::RestoringCordon, Waiting::Node));
         }
-        self.state.record.core.cordon = Cordon::None;
+        // The release of a lost request is still to come, and may lift a person's cordon like this one.
+        if !foreign || self.state.record.release_again.is_none() {
+            self.state.record.core.cordon = Cordon::None;
+        }
         Verdict::Go(Stage::Idle, Because::Released, None)
     }
 

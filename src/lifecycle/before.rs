@@ -11,7 +11,12 @@ use crate::fleetlock::SlotAnswer;
 
 impl Heart<'_> {
     pub(super) fn idle(&mut self) -> Verdict {
-        self.release_once_more();
+        if let Some(reason) = self.release_once_more() {
+            return Verdict::Wait(reason);
+        }
+        if self.state.record.release_again.is_none() {
+            self.state.record.core.cordon = Cordon::None;
+        }
         match self.target() {
             Err(unknown) => Verdict::Wait(unknown),
             Ok(None) => Verdict::Wait(Waiting::NoUpdate),
@@ -23,9 +28,12 @@ impl Heart<'_> {
     }
 
     pub(super) fn waiting(&mut self) -> Verdict {
-        self.release_once_more();
+        let owed = self.release_once_more();
         if let Some(verdict) = self.follow_target() {
             return verdict;
+        }
+        if let Some(reason) = owed {
+            return Verdict::Wait(reason);
         }
         if self.state.in_flight.contains(&Lane::Slot) {
             // The release of a lost answer must not overtake the next request.
@@ -48,8 +56,11 @@ impl Heart<'_> {
             return verdict;
         }
         // Else an older request of ours, granted to a boot that has ended, would deny this one for good.
-        if matches!(self.state.view.slot_answer, Some(SlotAnswer::Denied { .. })) {
-            self.release_once_more();
+        let denied = matches!(self.state.view.slot_answer, Some(SlotAnswer::Denied { .. }));
+        if (denied || self.state.record.cordon_owed)
+            && let Some(reason) = self.release_once_more()
+        {
+            return Verdict::Wait(reason);
         }
         if let Some(elsewhere) = self.slot_elsewhere() {
             return self.give_up(Because::SlotLost, elsewhere.to_string());
@@ -137,19 +148,31 @@ impl Heart<'_> {
     }
 
     /// A server that was told to hold a request may have granted it after our release: where an
-    /// answer was lost, the slot is released once more when that request must have ended.
-    fn release_once_more(&mut self) {
+    /// answer was lost, the slot is released once more when that request must have ended. What that
+    /// lifts is put back before anything else: this is the reason to wait then.
+    fn release_once_more(&mut self) -> Option<Waiting> {
         self.bound_wall_times();
-        let Some(at) = self.state.record.release_again else { return };
-        if self.lost_request_ended() {
-            self.launch(Effect::ReleaseSlot);
-            return;
+        if let Some(at) = self.state.record.release_again {
+            let why = "release once more after a lost answer";
+            if !self.lost_request_ended() {
+                match self.state.view.lost_request_ends {
+                    Some(ends) => self.wake_at(ends, why),
+                    None => self.wake_at_wall(at, why),
+                }
+            } else if self.launch(Effect::ReleaseSlot) {
+                let lifted = self.node().is_ok_and(|node| !node.unschedulable);
+                self.state.record.cordon_owed =
+                    self.state.record.core.cordon == Cordon::Foreign && !lifted;
+            }
         }
-        let why = "release once more after a lost answer";
-        match self.state.view.lost_request_ends {
-            Some(ends) => self.wake_at(ends, why),
-            None => self.wake_at_wall(at, why),
+        if !self.state.record.cordon_owed || !self.is_node() {
+            return None;
         }
+        if self.state.in_flight.contains(&Lane::Slot) {
+            return Some(Waiting::ReleasingSlot);
+        }
+        self.launch(Effect::RestoreCordon);
+        Some(self.node_trouble_or(Waiting::RestoringCordon))
     }
 
     /// Whether a request whose answer was lost must have ended at the server by now. A wall clock that

@@ -220,6 +220,9 @@ pub struct Record {
     /// An answer to a request was lost: release once more at this time.
     #[serde(default)]
     pub release_again: Option<Timestamp>,
+    /// That release may lift a person's cordon (some slot servers lift any): it is put back next.
+    #[serde(default)]
+    pub cordon_owed: bool,
     /// When the drain began, `CLOCK_BOOTTIME` in seconds of `core.boot`.
     #[serde(default)]
     pub drain_began: Option<u64>,

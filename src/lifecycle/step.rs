@@ -92,6 +92,11 @@ impl Heart<'_> {
                 Ok(_) => {
                     self.lane_ok(Lane::Node);
                     self.state.run.cordon_restored = true;
+                    self.state.record.cordon_owed = false;
+                    // The watch may still show what the release had lifted.
+                    if let Some(Ok(node)) = &mut self.state.view.node {
+                        node.unschedulable = true;
+                    }
                 }
                 Err(why) => self.node_failed(NodeTrouble::Unreachable(why)),
             },
@@ -213,7 +218,10 @@ impl Heart<'_> {
                 self.state.run.node_trouble = None;
                 let stage = self.state.record.core.stage;
                 if stage == Stage::Requesting {
-                    self.note_node(&node);
+                    // While a person's cordon is to be put back, the Node does not show it.
+                    if !self.state.record.cordon_owed {
+                        self.note_node(&node);
+                    }
                 } else if stage == Stage::Draining {
                     // An older agent may have dropped it.
                     self.state.record.node_uid.get_or_insert(node.uid.clone());
@@ -276,12 +284,12 @@ impl Heart<'_> {
         }
     }
 
-    /// Whether a person's cordon stood when this attempt began to release its slot: since then some
-    /// slot servers have lifted it.
+    /// Whether a person's cordon stood when a slot began to be released: since then some slot servers
+    /// have lifted it.
     fn owes_a_cordon(&self) -> bool {
         let record = &self.state.record;
         let released = record.stages.iter().any(|time| time.stage == Stage::Releasing);
-        released && record.core.cordon == Cordon::Foreign
+        (released || record.cordon_owed) && record.core.cordon == Cordon::Foreign
     }
 
     // === Drain ===

@@ -118,6 +118,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             hold: (attempts == 1).then_some(hold),
             slot_at: key_of_slot,
             release_again,
+            cordon_owed: flag,
             drain_began,
             ending,
             ending_detail,
