@@ -56,10 +56,7 @@ impl Heart<'_> {
             return verdict;
         }
         // Else an older request of ours, granted to a boot that has ended, would deny this one for good.
-        let denied = matches!(self.state.view.slot_answer, Some(SlotAnswer::Denied { .. }));
-        if (denied || self.state.record.cordon_owed)
-            && let Some(reason) = self.release_once_more()
-        {
+        if let Some(reason) = self.release_once_more() {
             return Verdict::Wait(reason);
         }
         if let Some(elsewhere) = self.slot_elsewhere() {
