@@ -158,7 +158,8 @@ impl Heart<'_> {
                 }
             } else if self.launch(Effect::ReleaseSlot) {
                 let lifted = self.node().is_ok_and(|node| !node.unschedulable);
-                self.state.record.cordon_owed =
+                // An agent before this one may have come as far as the lifting.
+                self.state.record.cordon_owed |=
                     self.state.record.core.cordon == Cordon::Foreign && !lifted;
             }
         }

@@ -92,7 +92,9 @@ impl Heart<'_> {
                 Ok(_) => {
                     self.lane_ok(Lane::Node);
                     self.state.run.cordon_restored = true;
-                    self.state.record.cordon_owed = false;
+                    // A release that is under way may lift it once more.
+                    let releasing = self.state.in_flight.contains(&Lane::Slot);
+                    self.state.record.cordon_owed &= releasing;
                     // The watch may still show what the release had lifted.
                     if let Some(Ok(node)) = &mut self.state.view.node {
                         node.unschedulable = true;

@@ -3,21 +3,21 @@
 //! From every world that is found the heart is also played to its end without further faults. Where it ends
 //! is remembered, so that each way is walked once.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use lockkeeper::fleetlock::SlotAnswer;
 use lockkeeper::lifecycle::{Outcome, Stage};
 
+use crate::keys::{Keys, key};
 use crate::moves::Told;
 use crate::world::{Broken, Host, Play, World};
 
 /// Steps from any world to its end without faults, at most; a cycle takes about 60.
 const STEPS_TO_REST: usize = 2000;
 
-/// Sets of keys, so that threads seldom wait for one another.
-const SHARDS: usize = 64;
+/// Worlds that a thread takes at a time.
+const PIECE: usize = 32;
 
 /// What a search found.
 #[derive(Debug, Default, Clone)]
@@ -34,6 +34,8 @@ pub(crate) struct Found {
     pub(crate) told: BTreeSet<&'static str>,
     /// Worlds in which every node has gone round and all is at rest.
     pub(crate) all_round: usize,
+    /// Worlds after which nothing comes, by their keys.
+    pub(crate) ends: BTreeSet<u64>,
 }
 
 /// A broken promise, and how the world came to it.
@@ -60,9 +62,6 @@ pub(crate) fn goes_round(play: &Play) -> bool {
     false
 }
 
-#[derive(Debug)]
-struct Keys(Vec<Mutex<HashSet<u64>>>);
-
 struct Search<'a> {
     play: &'a Play,
     seen: Keys,
@@ -77,8 +76,8 @@ struct Part {
     next: Vec<(u32, Told, World)>,
     broken: Option<(u32, Told, Broken, Vec<String>)>,
     ended: BTreeMap<(Outcome, u8), usize>,
-    told: BTreeSet<&'static str>,
     all_round: usize,
+    ends: Vec<u64>,
 }
 
 /// Visits every world that can be reached within this many steps; the first broken promise ends it.
@@ -91,11 +90,11 @@ pub(crate) fn search(
     let mut found = Found::default();
     let mut first = play.first();
     first.normalise(play);
-    search.seen.insert(&first);
+    search.seen.insert(key(&first));
     search.parents.push((0, (0, "the world begins")));
     let mut level = vec![(0_u32, first)];
     while found.deepest < steps_max && search.parents.len() < states_max {
-        let parts = search.expand(&level);
+        let parts = search.expand(level);
         let mut next = Vec::new();
         let broken = parts.iter().filter_map(|part| part.broken.as_ref());
         if let Some((parent, told, broken, then)) = broken.min_by_key(|broken| broken.0) {
@@ -107,7 +106,8 @@ pub(crate) fn search(
                 *found.ended.entry(ended).or_insert(0) += count;
             }
             found.all_round += part.all_round;
-            found.told.extend(part.told);
+            found.ends.extend(part.ends);
+            found.told.extend(part.next.iter().map(|(_, told, _)| told.1));
             for (parent, told, world) in part.next {
                 let at = u32::try_from(search.parents.len()).expect("fewer than 2^32 worlds");
                 search.parents.push((parent, told));
@@ -126,26 +126,42 @@ pub(crate) fn search(
 }
 
 impl Search<'_> {
-    fn expand(&self, level: &[(u32, World)]) -> Vec<Part> {
+    /// The threads take pieces of the level until none is left, and drop what they took.
+    fn expand(&self, mut level: Vec<(u32, World)>) -> Vec<Part> {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let share = level.len().div_ceil(threads).max(1);
-        if level.len() < 64 {
-            return vec![self.expand_part(level)];
+        if level.len() < 2 * PIECE {
+            return vec![self.expand_part(&level)];
         }
+        let mut pieces = Vec::new();
+        while !level.is_empty() {
+            pieces.push(level.split_off(level.len().saturating_sub(PIECE)));
+        }
+        let parts = Mutex::new(Vec::with_capacity(pieces.len()));
+        let pieces = Mutex::new(pieces.into_iter().enumerate());
+        let next = || pieces.lock().expect("no panic").next();
         std::thread::scope(|scope| {
-            let parts: Vec<_> = level
-                .chunks(share)
-                .map(|chunk| scope.spawn(move || self.expand_part(chunk)))
-                .collect();
-            parts.into_iter().map(|part| part.join().expect("no panic")).collect()
-        })
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while let Some((at, piece)) = next() {
+                        let part = self.expand_part(&piece);
+                        parts.lock().expect("no panic").push((at, part));
+                    }
+                });
+            }
+        });
+        let mut parts = parts.into_inner().expect("no panic");
+        parts.sort_by_key(|(at, _)| *at);
+        parts.into_iter().map(|(_, part)| part).collect()
     }
 
     fn expand_part(&self, level: &[(u32, World)]) -> Part {
         let mut part = Part::default();
         for (at, world) in level {
-            for (told, next) in self.successors(world) {
-                part.told.insert(told.1);
+            let successors = self.successors(world);
+            if successors.is_empty() {
+                part.ends.push(key(world));
+            }
+            for (told, next) in successors {
                 if let Some(broken) = next.broken.clone() {
                     part.broken.get_or_insert((*at, told, broken, Vec::new()));
                     return part;
@@ -154,7 +170,7 @@ impl Search<'_> {
                     let used = self.play.rules.faults.iter().sum::<u8>() - next.faults();
                     *part.ended.entry((outcome, used)).or_insert(0) += 1;
                 }
-                if !self.seen.insert(&next) {
+                if !self.seen.insert(key(&next)) {
                     continue;
                 }
                 if let Err((broken, then)) = self.rest(&next) {
@@ -171,6 +187,9 @@ impl Search<'_> {
     /// What can follow. Of several hosts one goes first where the others cannot see it, unless that leads
     /// only to where the search has been: then the others might wait for ever.
     fn successors(&self, world: &World) -> Vec<(Told, World)> {
+        if world.faults() == 0 && world.halted_for_good() {
+            return Vec::new();
+        }
         if world.hosts.len() > 1 {
             for at in 0..world.hosts.len() {
                 let next = world.private_successors(self.play, at);
@@ -203,6 +222,7 @@ impl Search<'_> {
                 let (promise, what) = world
                     .at_rest(self.play)
                     .map_or((8, "nothing".to_owned()), |broken| (broken.promise, broken.what));
+                self.rests.extend(&path);
                 return self.no_rest(promise, format!("goes round and round: {what}"), then);
             }
             if self.rests.contains(here) {
@@ -232,6 +252,7 @@ impl Search<'_> {
             }
             world = next;
         }
+        self.rests.extend(&path);
         self.no_rest(8, format!("no rest within {STEPS_TO_REST} steps"), then)
     }
 
@@ -260,39 +281,6 @@ impl Search<'_> {
         steps.extend(then.iter().map(|step| format!("then {step}")));
         steps
     }
-}
-
-impl Keys {
-    fn new() -> Self {
-        Self((0..SHARDS).map(|_| Mutex::default()).collect())
-    }
-
-    fn shard(&self, key: u64) -> std::sync::MutexGuard<'_, HashSet<u64>> {
-        self.0[(key % SHARDS as u64) as usize].lock().expect("no panic")
-    }
-
-    /// `true` if it is new.
-    fn insert(&self, world: &World) -> bool {
-        let key = key(world);
-        self.shard(key).insert(key)
-    }
-
-    fn contains(&self, key: u64) -> bool {
-        self.shard(key).contains(&key)
-    }
-
-    fn extend(&self, keys: &[u64]) {
-        for key in keys {
-            self.shard(*key).insert(*key);
-        }
-    }
-}
-
-/// 64 bits: among a million worlds two share one with a chance of one to thirty million.
-fn key(world: &World) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    world.hash(&mut hasher);
-    hasher.finish()
 }
 
 impl World {

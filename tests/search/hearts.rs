@@ -10,7 +10,7 @@ use lockkeeper::lifecycle::{
 };
 use lockkeeper::model::Now;
 
-use crate::rules::{Kind, PLAIN, RELEASING, Rules};
+use crate::rules::{INHIBITED, Kind, ONCE, PLAIN, RELEASING, Rules, SERVER_CORDONS, TWO};
 use crate::world::Heart;
 
 type StepOf = fn(&Policy, &State, Now, Event) -> Step;
@@ -28,10 +28,7 @@ pub(crate) struct Wrong {
     pub(crate) rules: Rules,
 }
 
-const TWO: Rules = Rules { faults: &[0, 0], ..PLAIN };
 const SERVER_FORGETS: Rules = Rules { kinds: &[Kind::ServerForgets], ..PLAIN };
-const SERVER_CORDONS: Rules = Rules { server_cordons: true, person_cordoned: true, ..PLAIN };
-const INHIBITED: Rules = Rules { faults: &[1], kinds: &[Kind::StaysInhibited], ..PLAIN };
 const NO_FAULT: Rules = Rules { faults: &[0], ..PLAIN };
 
 /// All of them, by promise.
@@ -52,6 +49,7 @@ pub(crate) fn wrong_hearts() -> Vec<Wrong> {
         wrong(4, "forgets its cordon", forgets_the_cordon, PLAIN),
         wrong(4, "yields without uncordoning", yields_cordoned, PLAIN),
         wrong(4, "never gives the slot back", never_gives_back, NO_FAULT),
+        wrong(4, "forgets the request whose answer was lost", forgets_what_was_lost, ONCE),
         Wrong { promise: 4, what: "acts before its record is written", heart: late, rules: PLAIN },
         wrong(5, "asks for the reboot again instead of undoing it", asks_again, PLAIN),
         wrong(5, "reboots again after a crash", reboots_after_a_crash, PLAIN),
@@ -143,6 +141,13 @@ fn never_gives_back(policy: &Policy, state: &State, now: Now, event: Event) -> S
     let step = lifecycle::step(policy, state, now, event);
     let told = Event::SlotReleased(ReleaseAnswer::Released);
     pretend(policy, now, step, &Effect::ReleaseSlot, told)
+}
+
+fn forgets_what_was_lost(policy: &Policy, state: &State, now: Now, event: Event) -> Step {
+    let mut state = state.clone();
+    state.record.release_again = None;
+    state.view.lost_request_ends = None;
+    lifecycle::step(policy, &state, now, event)
 }
 
 fn asks_again(policy: &Policy, state: &State, now: Now, event: Event) -> Step {

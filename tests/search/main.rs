@@ -4,8 +4,8 @@
 //! From every state that was reached the world is also played to its end without further faults:
 //! the node must end uncordoned and its slot released, or name what it waits for.
 //!
-//! A world of one node is searched until there is no further state. `SEARCH_DEEP=1` goes deeper where two
-//! nodes are too many for that.
+//! Most worlds are searched until there is no further state. `SEARCH_DEEP=1` goes deeper where that takes
+//! too long for every day.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,6 +19,7 @@ mod check;
 mod effects;
 mod engine;
 mod hearts;
+mod keys;
 mod moves;
 mod report;
 mod rules;
@@ -29,7 +30,7 @@ use engine::{Found, search};
 use hearts::Wrong;
 use lockkeeper::lifecycle::{self, Outcome};
 use report::ended;
-use rules::{PLAIN, RELEASING, Rules};
+use rules::{PLAIN, RELEASING, Rules, TWO};
 use world::{Heart, Play};
 
 const HEART: Heart = Heart { step: lifecycle::step, writes_late: false };
@@ -42,34 +43,25 @@ fn deep() -> bool {
     std::env::var_os("SEARCH_DEEP").is_some()
 }
 
-fn explore(rules: Rules, steps_max: usize) -> Found {
-    search(&Play::new(HEART, rules), steps_max, STATES_MAX)
-        .unwrap_or_else(|story| panic!("{}: {story}", rules.name))
+fn explore(rules: Rules, steps_max: usize) -> Result<Found, String> {
+    match search(&Play::new(HEART, rules), steps_max, STATES_MAX) {
+        Ok(found) => {
+            report::world(&rules, &found);
+            Ok(found)
+        }
+        Err(story) => Err(format!("{}: {story}", rules.name)),
+    }
 }
 
 /// Searches a world of one node to its last state: no promise is broken, and nodes went round, also with
 /// every fault on the way.
 fn exhaust(rules: Rules) -> Found {
-    let found = explore(rules, STEPS_MAX);
-    let lacks = lacks(&rules, &found);
-    assert!(lacks.is_empty(), "{}", lacks.join("\n"));
-    found
-}
-
-/// What a search to the last state should have met.
-fn lacks(rules: &Rules, found: &Found) -> Vec<String> {
-    report::world(rules, found);
+    let found = explore(rules, STEPS_MAX).unwrap_or_else(|story| panic!("{story}"));
+    assert!(found.all, "{}: not every state was reached", rules.name);
     let faults = rules.faults.iter().sum();
-    let met = [
-        (found.all, "not every state was reached"),
-        (ended(found, Outcome::Updated, 0) > 0, "no cycle was completed"),
-        (ended(found, Outcome::Updated, faults) > 0, "none with its faults"),
-    ];
-    let never =
-        rules.kinds.iter().map(|kind| kind.told()).filter(|told| !found.told.contains(told));
-    let lacks = met.into_iter().filter(|(met, _)| !met).map(|(_, what)| what.to_owned());
-    let lacks = lacks.chain(never.map(|told| format!("never came: {told}")));
-    lacks.map(|what| format!("{}: {what}", rules.name)).collect()
+    assert!(ended(&found, Outcome::Updated, 0) > 0, "{}: no cycle was completed", rules.name);
+    assert!(ended(&found, Outcome::Updated, faults) > 0, "{}: none with its faults", rules.name);
+    found
 }
 
 #[test]
@@ -87,22 +79,30 @@ fn one_node_with_two_faults() {
     }
 }
 
+/// Every order with one fault at any time, and with two where time passes only when nothing else can happen;
+/// with `SEARCH_DEEP=1` with two at any time.
+fn exhaust_both(rules: Rules) -> [Found; 2] {
+    let few: &[u8] = if deep() { &[2] } else { &[1] };
+    [Rules { faults: few, ..rules }, Rules { faults: &[2], prompt: true, ..rules }].map(exhaust)
+}
+
 #[test]
 fn one_node_that_releases_after_a_fallback() {
-    let found = exhaust(RELEASING);
-    assert!(ended(&found, Outcome::FellBack, 2) > 0, "no fallback was reached");
+    let [any_time, prompt] = exhaust_both(RELEASING);
+    assert!(ended(&any_time, Outcome::FellBack, 1) > 0, "no fallback was reached");
+    assert!(ended(&prompt, Outcome::FellBack, 2) > 0, "no fallback was reached");
 }
 
 #[test]
 fn one_node_cordoned_by_a_person() {
-    exhaust(Rules { name: "one node, cordoned by a person", person_cordoned: true, ..PLAIN });
+    exhaust_both(Rules { name: "one node, cordoned by a person", person_cordoned: true, ..PLAIN });
 }
 
 /// A story that breaks the right heart too says nothing of the wrong one: in the same world the right one
 /// keeps the promise at least as long.
 fn holds_with_the_right_heart(wrong: &Wrong, steps: usize) {
-    // These are exhausted by tests of their own.
-    if [PLAIN, RELEASING].contains(&wrong.rules) {
+    // The plain world is exhausted by a test of its own.
+    if wrong.rules == PLAIN {
         return;
     }
     let play = Play { only: Some(wrong.promise), ..Play::new(HEART, wrong.rules) };
@@ -127,30 +127,62 @@ fn broken_hearts_are_found_out() {
     report::hearts(rows);
 }
 
-/// What comes rarely, and the other answers of the configuration, each in a world of its own: with one
-/// fault, and beside a second one of any kind with `SEARCH_DEEP=1`.
+/// What comes rarely, and the other answers of the configuration, each in a world of its own.
 #[test]
 fn one_node_and_what_comes_rarely() {
-    let faults: &[u8] = if deep() { &[2] } else { &[1] };
-    let mut wrong = Vec::new();
     for rules in rules::RARE {
-        let rules = Rules { faults, ..rules };
-        match search(&Play::new(HEART, rules), STEPS_MAX, STATES_MAX) {
-            Ok(found) => wrong.extend(lacks(&rules, &found)),
-            Err(story) => wrong.push(format!("{}: {story}", rules.name)),
+        let [_, prompt] = exhaust_both(rules);
+        for kind in rules.kinds {
+            assert!(prompt.told.contains(kind.told()), "{}: {kind:?} never came", rules.name);
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Too many for every state: every order up to so many steps, and from each of these states the world
-/// is played to its end, in which both nodes have gone round one after the other.
+/// Whole cycles of both, with a fault on either of them or none: to the last state.
 #[test]
 fn two_nodes_with_one_slot() {
-    let rules = Rules { name: "two nodes, one slot", faults: &[1, 1], rounds: 1, ..PLAIN };
-    let steps = if deep() { 17 } else { 15 };
-    let found = explore(rules, steps);
-    report::world(&rules, &found);
+    for faults in [&[0, 0], &[1, 0], &[0, 1]] {
+        let found = exhaust(Rules { faults, ..TWO });
+        assert!(found.all_round > 0, "the nodes did not go round");
+    }
+}
+
+/// Where time may pass at any moment there are too many for every state: every order up to so many steps,
+/// and from each of these states the world is played to its end.
+#[test]
+fn two_nodes_at_any_time() {
+    let rules = Rules { name: "two nodes, at any time", faults: &[1, 1], prompt: false, ..TWO };
+    let steps = if deep() { 18 } else { 15 };
+    let found = explore(rules, steps).unwrap_or_else(|story| panic!("{story}"));
     assert!(found.deepest == steps && found.states > 1000, "{found:?}");
     assert!(engine::goes_round(&Play::new(HEART, rules)), "the nodes did not go round");
+}
+
+/// That one host goes first where the others cannot see it leaves nothing out: without it the worlds end
+/// in the same ways, and the same broken hearts are found out.
+#[test]
+fn one_host_may_go_first() {
+    for faults in [&[0_u8, 0], &[1, 0]] {
+        let play = Play::new(HEART, Rules { faults, ..TWO });
+        let [first, any] = [true, false].map(|reduced| {
+            search(&Play { reduced, ..Play::new(HEART, play.rules) }, STEPS_MAX, STATES_MAX)
+                .unwrap_or_else(|story| panic!("{story}"))
+        });
+        assert!(first.all && any.all && first.states < any.states, "{first:?} {any:?}");
+        assert_eq!(first.ends, any.ends, "{faults:?}");
+        let ways = |found: &Found| found.ended.keys().copied().collect::<Vec<_>>();
+        assert_eq!(ways(&first), ways(&any), "{faults:?}");
+    }
+    let mut both = 0;
+    for wrong in hearts::wrong_hearts() {
+        let rules = Rules { faults: &[1, 0], kinds: &[], rounds: 1, prompt: true, ..wrong.rules };
+        let found = [true, false].map(|reduced| {
+            let only = Some(wrong.promise);
+            search(&Play { reduced, only, ..Play::new(wrong.heart, rules) }, STEPS_MAX, STATES_MAX)
+                .is_err()
+        });
+        assert_eq!(found[0], found[1], "the heart that {}", wrong.what);
+        both += usize::from(found[0]);
+    }
+    assert!(both > 10, "{both} were found out");
 }

@@ -33,20 +33,34 @@ impl World {
     }
 
     /// Those of one host alone, where nobody else sees what can happen to it next, nor can change it:
-    /// it has no business with the slot under way and can neither go down nor come up. Whether the other
-    /// hosts move before or after is one and the same then.
+    /// whether the other hosts move before or after is one and the same then.
+    ///
+    /// - It has no business with the slot under way: the slot's holder is all that hosts share.
+    /// - It can neither go down nor come up, which is what the promise about all hosts counts.
+    /// - Time stands still until it moves: that is shared, too.
+    ///
+    /// Something that takes no fault is always among them, so that a fault never has to come now.
     pub(crate) fn private_successors(&self, play: &Play, at: usize) -> Vec<(Told, World)> {
         let host = &self.hosts[at];
         let pending = |lane| host.pending.contains_key(&lane);
+        let busy = !host.pending.is_empty() || host.agent.is_none();
         let slot = pending(Lane::Slot) || host.late_grant.is_some();
         let can_fall = self.holder == Some(at) && host.faults > 0;
-        let down = host.going_down || host.down_with_slot || pending(Lane::Reboot) || can_fall;
-        if slot || down || !play.rules.kinds.is_empty() {
+        let is_down = host.going_down || (host.down_with_slot && host.ready.is_none());
+        let may_go_down = pending(Lane::Reboot) || can_fall;
+        let strange = !play.rules.kinds.is_empty();
+        if !play.reduced || slot || is_down || may_go_down || strange {
             return Vec::new();
         }
         let mut moves = Moves { world: self, play, at, first: false, found: Vec::new() };
         moves.all();
-        moves.found
+        let holds_time_up = busy || (play.rules.prompt && self.goes_on(&moves.found));
+        if holds_time_up { moves.found } else { Vec::new() }
+    }
+
+    /// Whether something happens without a fault.
+    fn goes_on(&self, found: &[(Told, World)]) -> bool {
+        found.iter().any(|(_, next)| next.faults() == self.faults())
     }
 
     /// The first of them.
@@ -60,7 +74,11 @@ impl World {
             moves.at = at;
             moves.all();
         }
-        if !first || moves.found.is_empty() {
+        let time_may_pass = match play.rules.prompt {
+            true => !self.goes_on(&moves.found),
+            false => !first || moves.found.is_empty(),
+        };
+        if time_may_pass {
             moves.found.extend(self.time_passes(play).map(|next| ((0, "time passes"), next)));
         }
         moves.found
@@ -88,7 +106,6 @@ impl World {
             boot: boot_mark(BOOT),
             kubelet_unit: true,
             record_set_aside: None,
-            config_wrong: None,
             seed: u64::try_from(at).unwrap_or(0),
         };
         let host = &mut self.hosts[at];
@@ -117,7 +134,6 @@ impl Moves<'_> {
         self.others();
         self.strangers();
         self.effects();
-        self.lost_request();
     }
 
     /// This can happen, if so many faults are left.
@@ -229,23 +245,6 @@ impl Moves<'_> {
                 w.grant(play, at);
             });
         }
-    }
-
-    /// A request whose answer was lost has ended, granted or not.
-    fn lost_request(&mut self) {
-        let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
-        let ends = host.lost_request_ends();
-        if ends.is_none() && host.late_grant.is_none() {
-            return;
-        }
-        self.may(0, "a lost request has ended", |w| {
-            let host = &mut w.hosts[at];
-            let awaited = host.wake.is_some() && host.wake == ends;
-            host.set_lost_request(Duration::ZERO);
-            if awaited && host.agent.is_some() {
-                w.deliver(play, at, Event::Woke);
-            }
-        });
     }
 
     fn effects(&mut self) {

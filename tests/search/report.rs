@@ -9,7 +9,7 @@ use lockkeeper::lifecycle::Outcome;
 use crate::engine::Found;
 use crate::rules::Rules;
 
-static WORLDS: Mutex<BTreeMap<&'static str, String>> = Mutex::new(BTreeMap::new());
+static WORLDS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 static HEARTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Attempts that ended so on the way, with at least so many faults.
@@ -26,12 +26,14 @@ pub(crate) fn world(rules: &Rules, found: &Found) {
         ended(found, Outcome::Updated, 0),
         ended(found, Outcome::Updated, rules.faults.iter().sum()),
     );
+    let time = if rules.prompt { "when nothing else can happen" } else { "at any time" };
+    let key = format!("{} {faults} {time}", rules.name);
     let row = format!(
-        "| {} | {} | {far} | {} | {faults} | {rounds} | {most} | {} |",
+        "| {} | {time} | {} | {far} | {} | {faults} | {rounds} | {most} | {} |",
         rules.name, found.states, found.deepest, found.all_round
     );
     println!("{row}");
-    WORLDS.lock().expect("no panic").insert(rules.name, row);
+    WORLDS.lock().expect("no panic").insert(key, row);
     write();
 }
 
@@ -50,9 +52,9 @@ fn write() {
         "## Exhaustive search of the heart\n\n\
          Every order of events in small worlds, the promises checked in every state. \"all states\": the \
          state space is exhausted, cycles of any number included; else every order up to that many steps.\n\n\
-         | world | states | covered | deepest | faults a path | steps that end a full cycle | of these \
+         | world | time passes | states | covered | deepest | faults a path | steps that end a full cycle | of these \
          with every fault used | states in which every node has gone round |\n\
-         |---|---|---|---|---|---|---|---|\n",
+         |---|---|---|---|---|---|---|---|---|\n",
     );
     for row in WORLDS.lock().expect("no panic").values() {
         writeln!(text, "{row}").expect("memory");

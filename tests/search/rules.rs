@@ -46,6 +46,8 @@ pub(crate) struct Rules {
     pub(crate) faults: &'static [u8],
     /// How often each node goes round; 0: again and again.
     pub(crate) rounds: u8,
+    /// What can happen without a fault happens before time passes.
+    pub(crate) prompt: bool,
     /// Further kinds of faults.
     pub(crate) kinds: &'static [Kind],
     /// A person cordoned the Nodes before.
@@ -65,6 +67,7 @@ pub(crate) const PLAIN: Rules = Rules {
     name: "one node",
     faults: &[2],
     rounds: 0,
+    prompt: false,
     kinds: &[],
     person_cordoned: false,
     server_cordons: false,
@@ -93,6 +96,14 @@ impl Kind {
     }
 }
 
+/// Two hosts that want the one slot, each until it has gone round.
+pub(crate) const TWO: Rules =
+    Rules { name: "two nodes, one slot", faults: &[0, 0], rounds: 1, prompt: true, ..PLAIN };
+
+/// Where no further update comes, so that what a node keeps after the first it keeps for good.
+pub(crate) const ONCE: Rules =
+    Rules { name: "one node, one update", rounds: 1, prompt: true, ..PLAIN };
+
 /// Where a fallback frees the slot.
 pub(crate) const RELEASING: Rules = Rules {
     name: "one node, slot freed after a fallback",
@@ -101,8 +112,19 @@ pub(crate) const RELEASING: Rules = Rules {
 };
 
 const fn rare(name: &'static str, kinds: &'static [Kind]) -> Rules {
-    Rules { name, kinds, ..PLAIN }
+    Rules { name, kinds, faults: &[1], ..PLAIN }
 }
+
+/// Where the slot server cordons what it grants, and its release lifts also what a person cordoned.
+pub(crate) const SERVER_CORDONS: Rules = Rules {
+    server_cordons: true,
+    person_cordoned: true,
+    ..rare("one node, a person and the server cordon", &[])
+};
+
+/// Where a shutdown is blocked for good.
+pub(crate) const INHIBITED: Rules =
+    rare("one node, a program blocks the shutdown", &[Kind::StaysInhibited]);
 
 /// Worlds with one thing that comes rarely, or with another answer in the configuration.
 pub(crate) const RARE: [Rules; 16] = [
@@ -115,14 +137,10 @@ pub(crate) const RARE: [Rules; 16] = [
     rare("one node, its record is lost", &[Kind::RecordLost]),
     rare("one node, a snapshot is restored", &[Kind::Snapshot]),
     rare("one node, the Node is replaced", &[Kind::NodeReplaced]),
-    rare("one node, a program blocks the shutdown", &[Kind::StaysInhibited]),
+    INHIBITED,
     rare("one node, pods stay", &[Kind::PodsStay]),
     Rules { server_cordons: true, ..rare("one node, the server cordons", &[]) },
-    Rules {
-        server_cordons: true,
-        person_cordoned: true,
-        ..rare("one node, a person and the server cordon", &[])
-    },
+    SERVER_CORDONS,
     Rules {
         on_deadline: OnDeadline::Delete,
         ..rare("one node, deletes what stays", &[Kind::PodsStay])

@@ -44,6 +44,8 @@ pub(crate) struct Play {
     pub(crate) policy: Policy,
     /// Only breaches of this promise count.
     pub(crate) only: Option<u8>,
+    /// Of several hosts one goes first where the others cannot see it.
+    pub(crate) reduced: bool,
 }
 
 /// How a reboot turns out.
@@ -302,7 +304,7 @@ impl Host {
 
 impl Play {
     pub(crate) fn new(heart: Heart, rules: Rules) -> Self {
-        Self { heart, rules, policy: rules.policy(), only: None }
+        Self { heart, rules, policy: rules.policy(), only: None, reduced: true }
     }
 
     /// The world as it begins.
@@ -381,7 +383,7 @@ impl World {
                 host.begin(&play.policy, effect);
             }
         }
-        if outcome == Some(Outcome::Updated) && play.rules.faults.len() > 1 {
+        if outcome == Some(Outcome::Updated) && play.rules.rounds > 0 {
             host.rounds = 1;
         }
         self.ended = outcome.or(self.ended);
