@@ -78,6 +78,7 @@ impl World {
             | Waiting::BootFull { .. }
             | Waiting::FinalizeUnitInactive
             | Waiting::LegacyLock
+            | Waiting::ConfigWrong(_)
             | Waiting::MinimumUptime
             | Waiting::OtherLockClient(_)
             | Waiting::HostUnreadable(_)

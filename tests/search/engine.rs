@@ -78,6 +78,7 @@ struct Part {
     ended: BTreeMap<(Outcome, u8), usize>,
     all_round: usize,
     ends: Vec<u64>,
+    told: BTreeSet<&'static str>,
 }
 
 /// Visits every world that can be reached within this many steps; the first broken promise ends it.
@@ -107,7 +108,7 @@ pub(crate) fn search(
             }
             found.all_round += part.all_round;
             found.ends.extend(part.ends);
-            found.told.extend(part.next.iter().map(|(_, told, _)| told.1));
+            found.told.extend(part.told);
             for (parent, told, world) in part.next {
                 let at = u32::try_from(search.parents.len()).expect("fewer than 2^32 worlds");
                 search.parents.push((parent, told));
@@ -162,6 +163,7 @@ impl Search<'_> {
                 part.ends.push(key(world));
             }
             for (told, next) in successors {
+                part.told.insert(told.1);
                 if let Some(broken) = next.broken.clone() {
                     part.broken.get_or_insert((*at, told, broken, Vec::new()));
                     return part;

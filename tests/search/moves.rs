@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use lockkeeper::lifecycle::{self, Effect, Event, Lane, Start};
+use lockkeeper::lifecycle::{self, Effect, Event, Lane, Record, Start};
 
 use crate::effects::outcomes;
 use crate::rules::Kind;
@@ -55,6 +55,7 @@ impl World {
         let mut moves = Moves { world: self, play, at, first: false, found: Vec::new() };
         moves.all();
         let holds_time_up = busy || (play.rules.prompt && self.goes_on(&moves.found));
+        moves.lost_request();
         if holds_time_up { moves.found } else { Vec::new() }
     }
 
@@ -78,6 +79,10 @@ impl World {
             true => !self.goes_on(&moves.found),
             false => !first || moves.found.is_empty(),
         };
+        for at in 0..self.hosts.len() {
+            moves.at = at;
+            moves.lost_request();
+        }
         if time_may_pass {
             moves.found.extend(self.time_passes(play).map(|next| ((0, "time passes"), next)));
         }
@@ -106,6 +111,7 @@ impl World {
             boot: boot_mark(BOOT),
             kubelet_unit: true,
             record_set_aside: None,
+            config_wrong: None,
             seed: u64::try_from(at).unwrap_or(0),
         };
         let host = &mut self.hosts[at];
@@ -247,6 +253,23 @@ impl Moves<'_> {
         }
     }
 
+    /// A request whose answer was lost has ended, granted or not.
+    fn lost_request(&mut self) {
+        let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
+        let ends = host.lost_request_ends();
+        if ends.is_none() && host.late_grant.is_none() {
+            return;
+        }
+        self.may(0, "a lost request has ended", |w| {
+            let host = &mut w.hosts[at];
+            let awaited = host.wake.is_some() && host.wake == ends;
+            host.set_lost_request(Duration::ZERO);
+            if awaited && host.agent.is_some() {
+                w.deliver(play, at, Event::Woke);
+            }
+        });
+    }
+
     fn effects(&mut self) {
         let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
         for effect in host.pending.values() {
@@ -290,6 +313,7 @@ impl Moves<'_> {
             self.strange(Kind::RecordLost, |w| {
                 w.hosts[at].agent_ends(&play.policy);
                 w.hosts[at].disk = None;
+                w.hosts[at].forgets_targets(&Record::default());
             });
         }
         self.snapshots();
@@ -327,6 +351,7 @@ impl Moves<'_> {
                 host.down_with_slot = holds;
                 host.agent_ends(&play.policy);
                 (host.staged, host.booted) = (None, booted);
+                host.forgets_targets(&record);
                 host.disk = Some(record);
                 host.come_up(&play.policy, Boot::Target, false);
             });
@@ -365,6 +390,13 @@ impl World {
 }
 
 impl crate::world::Host {
+    /// Only the record knows which targets fell back and how often one was tried: what it does not say any
+    /// more nobody can know. From now on the promises about targets count anew.
+    fn forgets_targets(&mut self, record: &Record) {
+        self.fell_back.retain(|target| record.denied.contains_key(*target));
+        self.tries.retain(|target, _| record.tries.contains_key(*target));
+    }
+
     fn unregister(&mut self) {
         self.node_gone = true;
         self.unschedulable = false;

@@ -4,6 +4,8 @@
 //!   clock with each other and with lengths of its configuration; it sees no difference. Only the amount of
 //!   some jitter is drawn from the time itself: here it is that of one moment, and no promise speaks of it.
 //!   What is older than any length that it is compared with is just old.
+//! - A request whose answer was lost: whether it may still be granted counts, not for how long. That it has
+//!   ended can happen at any time (`moves.rs`), which is more than can happen to a real one.
 //! - Names: the boot that runs is always the ninth, and the attempt under way the first; the heart only asks
 //!   whether two names are the same. A node that has booted its update and forgotten the attempt runs the old
 //!   system again, so that a world that went round is the world before: cycles without end are searched.
@@ -90,6 +92,7 @@ impl Host {
         {
             self.disk = None;
         }
+        self.lose_count(play);
         let jumps = (play.rules.may(Kind::ClockAhead) || play.rules.may(Kind::ClockBack))
             && self.faults > 0;
         if let Some(agent) = &mut self.agent {
@@ -112,6 +115,44 @@ impl Host {
             self.rename_attempt();
         }
         self.begin_anew();
+    }
+
+    /// When a request that was lost ends at the latest, as the agent knows it.
+    pub(crate) fn lost_request_ends(&self) -> Option<Duration> {
+        let by_wall = |record: &Record| {
+            let left = record.release_again?.duration_since(wall());
+            Some(CLOCK + Duration::try_from(left).ok().filter(|left| !left.is_zero())?)
+        };
+        match &self.agent {
+            Some(agent) => agent.view.lost_request_ends.or_else(|| by_wall(&agent.record)),
+            None => self.disk.as_ref().and_then(by_wall),
+        }
+        .filter(|ends| *ends > CLOCK)
+    }
+
+    /// What is left of the time of a lost request is as much as can be.
+    fn lose_count(&mut self, play: &Play) {
+        let full = play.policy.answer_timeout;
+        if self.wake.is_some() && self.wake == self.lost_request_ends() {
+            self.wake = Some(CLOCK + full);
+        }
+        self.set_lost_request(full);
+    }
+
+    /// Sets how long a lost request may still take.
+    pub(crate) fn set_lost_request(&mut self, left: Duration) {
+        let by_wall = wall() + SignedDuration::try_from(left).expect("short");
+        self.late_grant = self.late_grant.map(|_| CLOCK + left).filter(|ends| *ends > CLOCK);
+        if let Some(agent) = &mut self.agent {
+            let ends = &mut agent.view.lost_request_ends;
+            *ends = ends.map(|ends| if ends > CLOCK { CLOCK + left } else { CLOCK });
+        }
+        let snapshot = self.snapshot.as_mut().map(|(record, _)| record);
+        let agent = self.agent.as_mut().map(|agent| &mut agent.record);
+        for record in self.disk.iter_mut().chain(snapshot).chain(agent) {
+            let again = &mut record.release_again;
+            *again = again.map(|at| if at > wall() { by_wall } else { at });
+        }
     }
 
     /// The one record that there is, if there is but one.

@@ -72,7 +72,7 @@ pub fn a_node_comes_home_under_a_wrong_configuration(world: &World) {
     assert!(trouble.contains("drain.newer"), "{status}");
     host.stage(&world.version(), &[]);
     let status = host.waits_for("config-wrong", 30);
-    assert!(status["waiting"]["text"].as_str().is_some_and(|text| text.contains("drain.newer")));
+    assert!(status["reason"]["text"].as_str().is_some_and(|text| text.contains("drain.newer")));
     host.sh("systemctl disable story-wrong; rm /etc/systemd/system/story-wrong.service");
     host.configure_no_more();
     crate::lab::until(120, "the mended node goes round", || (host.boots() == 2).then_some(()));
