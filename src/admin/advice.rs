@@ -2,7 +2,10 @@
 
 use jiff::Timestamp;
 
+use crate::drain::{Obstacle, ObstacleKind};
 use crate::lifecycle::{HoldOrigin, NodeTrouble, Stage, Waiting};
+
+use super::Snapshot;
 
 /// What would end a reason to wait, and what helps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +69,26 @@ pub fn advice(waiting: &Waiting) -> Advice {
         Waiting::Halted { .. } => HALTED,
         Waiting::RecordUnwritable(_) => RECORD_UNWRITABLE,
     }
+}
+
+/// The reason in words. While a drain runs, what stands in its way is part of it.
+pub(super) fn text(snapshot: &Snapshot) -> String {
+    let waiting = &snapshot.waiting;
+    let (Waiting::Draining, Some(progress)) = (waiting, &snapshot.state.view.progress) else {
+        return waiting.to_string();
+    };
+    let blocks = |obstacle: &&Obstacle| obstacle.kind != ObstacleKind::Terminating;
+    let blocking: Vec<String> =
+        progress.obstacles.iter().filter(blocks).map(ToString::to_string).collect();
+    if blocking.is_empty() {
+        return waiting.to_string();
+    }
+    let shown = blocking.len().min(8);
+    let more = match blocking.len() - shown {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{waiting}, but not all: {}{more}", blocking[..shown].join(", "))
 }
 
 /// When a reason to wait ends by itself, where that is known.

@@ -37,7 +37,7 @@ impl Status {
             state: record.core.stage.name().to_owned(),
             reason: ReasonStatus {
                 code: waiting.code().to_owned(),
-                text: waiting.to_string(),
+                text: advice::text(snapshot),
                 since: since.map(|(_, since)| since),
                 until: advice::until(waiting),
             },

@@ -48,11 +48,14 @@ impl Why {
             node: snapshot.node_name.clone(),
             state: stage.name().to_owned(),
             code: waiting.code().to_owned(),
-            text: waiting.to_string(),
+            text: advice::text(snapshot),
             since: since.map(|(_, since)| since),
             until: advice::until(waiting),
             ends: ends.to_owned(),
-            help: help.map(ToOwned::to_owned),
+            help: help.map(|help| match &snapshot.node_name {
+                Some(name) => help.replace("node NODE ", &format!("node {name} ")),
+                None => help.to_owned(),
+            }),
             next: advice::next(stage, waiting).to_owned(),
             config_trouble: snapshot.config_trouble.clone(),
         }

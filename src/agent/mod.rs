@@ -17,7 +17,9 @@ use tokio::time::Sleep;
 use crate::admin::{Metrics, Notifier, Order, Snapshot, watchdog_interval};
 use crate::effects::announce::{Announcement, Announcer};
 use crate::effects::store::Store;
-use crate::lifecycle::{self, Command, Effect, Event, Policy, Record, State, Step};
+use crate::lifecycle::{
+    self, Command, Cordon, Core, Effect, Event, Policy, Record, Slot, State, Step,
+};
 use crate::signals::clock;
 use crate::signals::unix::{UnixSignal, UnixSignals};
 use crate::telemetry;
@@ -76,6 +78,22 @@ struct Channels {
     orders_in: mpsc::Sender<Order>,
 }
 
+/// What outlasts the agent, and what to do about it; `None`: nothing does.
+fn left_behind(core: &Core) -> Option<String> {
+    let cordon = core.cordon == Cordon::Ours;
+    let what = match (core.slot, cordon) {
+        (Slot::None, false) => return None,
+        (Slot::None, true) => "the cordon stays",
+        (Slot::Asked | Slot::Held { .. }, false) => "the slot may still be held",
+        (Slot::Asked | Slot::Held { .. }, true) => {
+            "the cordon stays and the slot may still be held"
+        }
+    };
+    let otherwise = "to turn back instead, start it, say `lockkeeper hold REASON`, and stop it \
+                     once both are undone";
+    Some(format!("{what}; the next start of lockkeeper goes on with the attempt; {otherwise}"))
+}
+
 /// Never, where there is no ticker.
 async fn tick(ticker: &mut Option<clock::Ticker>) {
     match ticker {
@@ -120,7 +138,11 @@ impl Agent {
                 }
             }
         }
-        tracing::info!(stage = self.state.record.core.stage.name(), "told to stop");
+        let stage = self.state.record.core.stage.name();
+        match left_behind(&self.state.record.core) {
+            Some(left) => tracing::warn!(stage, "told to stop while {stage}: {left}"),
+            None => tracing::info!(stage, "told to stop"),
+        }
         Ok(())
     }
 
@@ -322,5 +344,29 @@ impl Agent {
             snapshot.config_trouble = trouble;
             changed
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_stop_tells_of_what_outlasts_it() {
+        let held = Slot::Held { since: jiff::Timestamp::UNIX_EPOCH };
+        for (slot, cordon, begins) in [
+            (Slot::None, Cordon::Ours, "the cordon stays;"),
+            (Slot::Asked, Cordon::None, "the slot may still be held;"),
+            (held, Cordon::Foreign, "the slot may still be held;"),
+            (held, Cordon::Ours, "the cordon stays and the slot may still be held;"),
+        ] {
+            let core = Core { slot, cordon, ..Record::default().core };
+            let told = left_behind(&core).unwrap();
+            assert!(told.starts_with(begins), "{told}");
+            assert!(told.contains("the next start") && told.contains("lockkeeper hold"), "{told}");
+        }
+        assert_eq!(left_behind(&Core { cordon: Cordon::Foreign, ..Record::default().core }), None);
     }
 }

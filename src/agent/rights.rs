@@ -75,8 +75,13 @@ fn say(told: &mut Option<Result<Vec<String>, String>>, now: Result<Vec<String>, 
         Ok(missing) if missing.is_empty() => {
             tracing::info!("the credential may do all that the agent needs");
         }
-        Ok(missing) => tracing::warn!(missing = missing.join("; "), "rights are missing"),
-        Err(error) => tracing::warn!(error, "the API server does not tell which rights there are"),
+        Ok(missing) => {
+            let missing = missing.join("; ");
+            tracing::warn!(missing, "rights are missing: {missing}");
+        }
+        Err(error) => {
+            tracing::warn!(error, "the API server does not tell which rights there are: {error}");
+        }
     }
     *told = Some(now);
 }

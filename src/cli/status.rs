@@ -55,7 +55,8 @@ pub(super) fn config_trouble(trouble: &str) -> String {
 
 /// `9 of 12 pods gone, 1 blocked`.
 pub(super) fn drain_counts(drain: &DrainStatus) -> String {
-    let blocked = drain.obstacles.iter().filter(|pod| pod.kind != "terminating").count();
+    let blocked =
+        drain.obstacles.iter().filter(|pod| pod.kind != "terminating" && pod.pod != "*").count();
     let mut text = format!("{} of {} pods gone", drain.gone, drain.total);
     if blocked > 0 {
         text.push_str(&format!(", {blocked} blocked"));
@@ -69,12 +70,16 @@ pub(super) fn drain_counts(drain: &DrainStatus) -> String {
 /// The pods that a reason names have lines of their own further down.
 fn reason(status: &Status, eyes: &Eyes) -> String {
     let text = match status.reason.text.split_once(": ") {
-        Some((short, _)) if status.reason.code == "drain-would-block" => short,
+        Some((short, _)) if named_below(&status.reason.code) => short,
         Some(_) | None => &status.reason.text,
     };
     let left = status.reason.until.and_then(|until| eyes.until(until));
     let left = left.map(|left| format!(", {left}")).unwrap_or_default();
     format!("{text}{left} ({})", status.reason.code)
+}
+
+fn named_below(code: &str) -> bool {
+    matches!(code, "drain-would-block" | "draining")
 }
 
 fn next(status: &Status, eyes: &Eyes) -> String {
@@ -242,7 +247,7 @@ mod tests {
             &expect![[r#"
                 Node     n1
                 State    draining
-                Reason   pods are leaving (draining)
+                Reason   pods are leaving, but not all (draining)
                 Since    2026-11-30 11:50:31 UTC (9 min 49 s ago)
                 Next     once empty: confirm the slot, look once more, reboot (looks again in 2 min 30 s: confirm the slot)
                 Drain    9 of 12 pods gone, 1 blocked

@@ -222,7 +222,22 @@ async fn reply(question: Question, desk: &Desk, policies: &Policies, user: u32) 
                 Err(error) => Answer::Failed(error.to_string()),
             };
             let (group, id) = (ask.group.as_str(), ask.id.as_str());
-            tracing::warn!(group, id, user, answer = ?answer, "slot released by hand");
+            match &answer {
+                Answer::Released(holder) => {
+                    let (since, attempt) = (holder.since, holder.claim.attempt.as_deref());
+                    tracing::warn!(
+                        group, id, user, %since, attempt,
+                        "{user} released the slot of {id} in group {group}, held since {since}"
+                    );
+                }
+                Answer::NotHeld => {
+                    tracing::info!(group, id, user, "no slot to release by hand: {id} holds none");
+                }
+                Answer::Failed(why) => {
+                    tracing::warn!(group, id, user, "slot not released by hand: {why}");
+                }
+                Answer::Listed(_) => {}
+            }
             answer
         }
     }

@@ -87,7 +87,10 @@ impl Obstacle {
 
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}: ", self.namespace, self.pod)?;
+        match (self.namespace.as_str(), self.pod.as_str()) {
+            ("*", "*") => f.write_str("the pods cannot be seen: ")?,
+            (namespace, pod) => write!(f, "{namespace}/{pod}: ")?,
+        }
         match &self.kind {
             ObstacleKind::Budget { budget: Some(budget), says } => {
                 write!(f, "disruption budget {budget}: {says}")

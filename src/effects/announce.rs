@@ -134,7 +134,8 @@ struct Told(Option<&'static str>);
 impl Told {
     fn trouble(&mut self, trouble: &NodeTrouble, what: &'static str) {
         if self.0.replace(trouble.kind()) != Some(trouble.kind()) {
-            tracing::warn!(trouble = trouble.kind(), error = trouble.text(), "{what}");
+            let (kind, error) = (trouble.kind(), trouble.text());
+            tracing::warn!(trouble = kind, error, "{what}: {error}");
         }
     }
 

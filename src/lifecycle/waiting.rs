@@ -235,6 +235,9 @@ impl fmt::Display for Waiting {
             Self::OnlyNodeNotConfirmed => {
                 f.write_str("backend \"none\" on a Kubernetes Node needs [slot] only_node = true")
             }
+            Self::Held { origin, reason } if reason.trim().is_empty() => {
+                write!(f, "held by {origin}, which is empty")
+            }
             Self::Held { origin, reason } => write!(f, "held by {origin}: {reason}"),
             Self::TargetDenied { target, because } => {
                 write!(f, "{target} is on the deny list: {because}")

@@ -270,11 +270,8 @@ impl Teller {
         {
             return ControlFlow::Continue(());
         }
-        tracing::warn!(
-            trouble = trouble.kind(),
-            error = trouble.text(),
-            "the own Node is not seen"
-        );
+        let (kind, error) = (trouble.kind(), trouble.text());
+        tracing::warn!(trouble = kind, error, "the own Node is not seen: {error}");
         self.send(Err(trouble)).await
     }
 

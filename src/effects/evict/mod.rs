@@ -213,7 +213,7 @@ impl Drain {
             self.forbidden = if forbidden { self.forbidden + 1 } else { 0 };
             if !self.trouble.as_ref().is_some_and(|told| told.is_like(&trouble)) {
                 let (kind, error) = (trouble.kind(), trouble.text());
-                tracing::warn!(kind, error, "the pods cannot be seen");
+                tracing::warn!(kind, error, "the pods cannot be seen: {error}");
                 self.trouble = Some(trouble);
             }
             return;

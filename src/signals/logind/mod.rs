@@ -153,7 +153,7 @@ async fn session(
 fn tell(error: &BusError, told: &mut Option<String>) {
     let text = error.text();
     if told.as_ref() != Some(&text) {
-        tracing::warn!(error = text, "logind cannot be watched");
+        tracing::warn!(error = text, "logind cannot be watched: {text}");
         *told = Some(text);
     }
 }

@@ -317,7 +317,7 @@ impl Told {
         let lasts = now.saturating_sub(since) >= options.patience;
         tracing::debug!(error = text, "the update system was not read");
         if (trouble.is_definite() || lasts) && self.trouble.as_ref() != Some(&text) {
-            tracing::warn!(error = text, "the update system cannot be read");
+            tracing::warn!(error = text, "the update system cannot be read: {text}");
             self.trouble = Some(text.clone());
             let _ = events.send(Event::SystemUnreadable(text)).await;
         }
