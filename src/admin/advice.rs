@@ -1,9 +1,11 @@
 //! What a person can do about a reason to wait, and what comes next.
 
-use jiff::Timestamp;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
 
 use crate::drain::{Obstacle, ObstacleKind};
-use crate::lifecycle::{HoldOrigin, NodeTrouble, Stage, Waiting};
+use crate::lifecycle::{HoldOrigin, NodeTrouble, OnDeadline, Stage, Waiting};
 
 use super::Snapshot;
 
@@ -92,7 +94,11 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
 }
 
 /// When a reason to wait ends by itself, where that is known.
-pub(super) fn until(waiting: &Waiting) -> Option<Timestamp> {
+pub(super) fn until(snapshot: &Snapshot) -> Option<Timestamp> {
+    let waiting = &snapshot.waiting;
+    if *waiting == Waiting::Draining {
+        return deadline(snapshot);
+    }
     if let Waiting::BackingOff { until } = waiting {
         return Some(*until);
     }
@@ -100,6 +106,28 @@ pub(super) fn until(waiting: &Waiting) -> Option<Timestamp> {
         return *opens;
     }
     None
+}
+
+/// The deadline of the drain that runs, while it is ahead.
+fn deadline(snapshot: &Snapshot) -> Option<Timestamp> {
+    let began = Duration::from_secs(snapshot.state.record.drain_began?);
+    let left = (began + snapshot.drain.0).checked_sub(snapshot.at.since_boot)?;
+    snapshot.at.wall.checked_add(SignedDuration::try_from(left).ok()?).ok()
+}
+
+/// What ends the reason, in words.
+pub(super) fn ends(snapshot: &Snapshot) -> String {
+    let then = match snapshot.drain.1 {
+        OnDeadline::Yield => "turns back",
+        OnDeadline::Delete => "deletes what is left",
+        OnDeadline::Reboot => "reboots all the same",
+    };
+    match snapshot.waiting {
+        Waiting::Draining if deadline(snapshot).is_some() => {
+            format!("{}, and the agent {then}", DRAINING.ends)
+        }
+        _ => advice(&snapshot.waiting).ends.to_owned(),
+    }
 }
 
 /// What comes next if all goes well: completes "Next: …".

@@ -18,10 +18,12 @@ mod why;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use std::time::Duration;
+
 use tokio::sync::oneshot;
 
 use crate::fleetlock::SlotPlace;
-use crate::lifecycle::{Command, State, Waiting, Wake};
+use crate::lifecycle::{Command, OnDeadline, State, Waiting, Wake};
 use crate::model::Now;
 
 pub use advice::{Advice, advice, next};
@@ -60,6 +62,8 @@ pub struct Snapshot {
     pub at: Now,
     /// The own Node's name, once it is known.
     pub node_name: Option<String>,
+    /// How long a drain may take, and what happens then.
+    pub drain: (Duration, OnDeadline),
     /// Who hands out the slot, in which group and as whom, for people.
     pub slot: Option<SlotPlace>,
     /// Why the configuration on disk is not the one in use, since a reload that failed.

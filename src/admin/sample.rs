@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::drain::{Obstacle, ObstacleKind, Progress};
 use crate::fleetlock::SlotPlace;
 use crate::lifecycle::{
-    Attempt, BootMark, Cordon, Denial, Finished, HostView, Outcome, Record, Rehearsed, Run, Slot,
-    Stage, StageTime, State, View, Waiting, Wake,
+    Attempt, BootMark, Cordon, Denial, Finished, HostView, OnDeadline, Outcome, Record, Rehearsed,
+    Run, Slot, Stage, StageTime, State, View, Waiting, Wake,
 };
 use crate::model::{AttemptId, BootId, Deployment, Now, Source, SystemView, Target};
 
@@ -32,6 +32,7 @@ pub(crate) fn idle() -> Snapshot {
         waiting_since: Some(("no-update", "2026-11-30T10:00:00Z".parse().unwrap())),
     };
     Snapshot {
+        drain: (Duration::from_secs(900), OnDeadline::Yield),
         state,
         waiting: Waiting::NoUpdate,
         wake: None,

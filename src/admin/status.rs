@@ -39,7 +39,7 @@ impl Status {
                 code: waiting.code().to_owned(),
                 text: advice::text(snapshot),
                 since: since.map(|(_, since)| since),
-                until: advice::until(waiting),
+                until: advice::until(snapshot),
             },
             next: advice::next(record.core.stage, waiting).to_owned(),
             wake: snapshot.wake.as_ref().map(|wake| WakeStatus {

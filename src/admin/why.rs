@@ -41,7 +41,7 @@ impl Why {
     pub fn of(snapshot: &Snapshot) -> Self {
         let Snapshot { state, waiting, .. } = snapshot;
         let stage = state.record.core.stage;
-        let Advice { ends, help } = advice::advice(waiting);
+        let Advice { ends: _, help } = advice::advice(waiting);
         let since = state.waiting_since.filter(|(code, _)| *code == waiting.code());
         Self {
             schema: SCHEMA,
@@ -50,8 +50,8 @@ impl Why {
             code: waiting.code().to_owned(),
             text: advice::text(snapshot),
             since: since.map(|(_, since)| since),
-            until: advice::until(waiting),
-            ends: ends.to_owned(),
+            until: advice::until(snapshot),
+            ends: advice::ends(snapshot),
             help: help.map(|help| match &snapshot.node_name {
                 Some(name) => help.replace("node NODE ", &format!("node {name} ")),
                 None => help.to_owned(),

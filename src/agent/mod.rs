@@ -262,6 +262,7 @@ impl Agent {
             });
         }
         let snapshot = Snapshot {
+            drain: (self.policy.drain_deadline, self.policy.on_deadline),
             state: step.next.clone(),
             waiting: step.waiting.clone(),
             wake: step.wake.clone(),

@@ -96,6 +96,7 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
     let (orders_in, orders) = mpsc::channel(8);
     let version = env!("CARGO_PKG_VERSION");
     let snapshot = Snapshot {
+        drain: (policy.drain_deadline, policy.on_deadline),
         state: first.next.clone(),
         waiting: first.waiting.clone(),
         wake: first.wake.clone(),

@@ -1,11 +1,13 @@
 //! `lockkeeper config check|show|default`: what the configuration says, and where it says it.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::config::{self, ConfigErrors, Loaded, Masked};
+use crate::config::{self, ConfigErrors, Loaded, Masked, Settings, SlotBackend};
+use crate::effects::health;
 use crate::lifecycle::SlotPolicy;
 
 /// Why there is nothing to show.
@@ -14,6 +16,9 @@ pub enum ConfigFailure {
     /// The configuration is wrong: one error a line.
     #[error("{0}")]
     Wrong(ConfigErrors),
+    /// The configuration is right, and what it names is not: one fault a line.
+    #[error("{}", .0.join("\n"))]
+    Named(Vec<String>),
     /// The output cannot be written.
     #[error("the output cannot be written")]
     Output(#[from] io::Error),
@@ -29,6 +34,13 @@ pub fn check(
     out: &mut (impl Write + ?Sized),
 ) -> Result<(), ConfigFailure> {
     let loaded = if files.is_empty() { config::load(root)? } else { config::load_files(files)? };
+    // Files that a person names may be meant for another host.
+    if files.is_empty() {
+        let faults = named_faults(root, &loaded.settings);
+        if !faults.is_empty() {
+            return Err(ConfigFailure::Named(faults));
+        }
+    }
     match loaded.files.as_slice() {
         [] => writeln!(out, "good: no file sets anything, so the defaults hold")?,
         [one] => writeln!(out, "good: {}", one.display())?,
@@ -56,7 +68,39 @@ pub fn check(
         )?,
         SlotPolicy::None { only_node: true } | SlotPolicy::Server => {}
     }
+    let named = |key| loaded.values.iter().any(|value| value.key == key && value.text.is_some());
+    if matches!(loaded.settings.policy.slot, SlotPolicy::None { .. }) && named("slot.base_url") {
+        writeln!(out, "note: slot.base_url is not used, since slot.backend is \"none\"")?;
+    }
     Ok(())
+}
+
+/// What is wrong with the files that the configuration names: with the slot server's the agent would begin
+/// nothing, and with a check's no node would be well.
+fn named_faults(root: &Path, settings: &Settings) -> Vec<String> {
+    let mut faults = Vec::new();
+    if let Some(SlotBackend::FleetLock(server)) = &settings.slot {
+        let (certificate, key) = server.client_certificate.clone().unzip();
+        for (name, file) in [
+            ("slot.ca_file", &server.ca_file),
+            ("slot.client_certificate", &certificate),
+            ("slot.client_key", &key),
+        ] {
+            let Some(file) = file else { continue };
+            if let Err(error) = File::open(under(root, file)) {
+                faults.push(format!("{name}: {} cannot be read: {error}", file.display()));
+            }
+        }
+    }
+    let checks = under(root, &settings.health.checks_dir);
+    faults.extend(
+        health::faults(&checks).into_iter().map(|fault| format!("settle.checks_dir: {fault}")),
+    );
+    faults
+}
+
+fn under(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 fn has_toml_name(file: &Path) -> bool {
@@ -162,6 +206,34 @@ mod tests {
             Err(failure) => failure.to_string(),
         };
         expected.assert_eq(&text.replace(root.to_str().unwrap(), ""));
+    }
+
+    #[test]
+    fn check_looks_at_the_files_that_the_configuration_names() {
+        let root = host(&[
+            (
+                "etc/lockkeeper/config.d/a.toml",
+                "[slot]\nbackend = \"fleetlock\"\nbase_url = \"https://a/\"\nca_file = \"/nope.pem\"\n",
+            ),
+            ("etc/lockkeeper/health.d/README", "no check"),
+        ]);
+        output(
+            root.path(),
+            |out| check(root.path(), &[], out),
+            &expect![[r#"
+                slot.ca_file: /nope.pem cannot be read: No such file or directory (os error 2)
+                settle.checks_dir: check README is not run: it is not executable"#]],
+        );
+        let text = "[slot]\nbackend = \"none\"\nonly_node = true\nbase_url = \"http://a/\"\n";
+        let root = host(&[("etc/lockkeeper/config.d/a.toml", text)]);
+        output(
+            root.path(),
+            |out| check(root.path(), &[], out),
+            &expect![[r#"
+                good: /etc/lockkeeper/config.d/a.toml
+                note: slot.base_url is not used, since slot.backend is "none"
+            "#]],
+        );
     }
 
     #[test]

@@ -72,6 +72,20 @@ pub(super) fn conflicts(merged: &Merged) -> Vec<ConfigError> {
         deadline > time,
         format!("more than settle.time, which is {}", duration_text(time)),
     );
+    let state = path(merged, "agent.state_dir").unwrap_or_default();
+    expect(
+        &["agent.state_dir"],
+        !["/run", "/tmp", "/dev", "/proc", "/sys", "/etc"].iter().any(|top| state.starts_with(top)),
+        "a folder that outlives a reboot and a rollback, such as the default: the record of attempts \
+         and the list of denied updates lie there; not in /run or /tmp, and not in /etc"
+            .to_owned(),
+    );
+    let (metrics, listen) = (text(merged, "metrics.listen"), text(merged, "coordinator.listen"));
+    expect(
+        &["metrics.listen", "coordinator.listen"],
+        metrics.is_none() || metrics != listen,
+        "another address than coordinator.listen".to_owned(),
+    );
     let grace = get("drain.grace_period");
     expect(&["drain.grace_period"], grace.subsec_nanos() == 0, "whole seconds".to_owned());
     let needs = get("drain.deadline") + get("reboot.estimate");

@@ -313,6 +313,7 @@ fn groups(
         .filter(|list| (1..=GROUPS_MAX).contains(&list.len()))
         .ok_or_else(|| format!("tables [[{key}]], 1 to {GROUPS_MAX}"))?;
     let mut read: Vec<GroupSettings> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
     for (n, item) in list.iter().enumerate() {
         let key = format!("{key}[{n}]");
         let Some(table) = item.get_ref().as_table() else { continue };
@@ -328,13 +329,14 @@ fn groups(
         };
         let name = field("name", &Shape::Text(rules::GROUP));
         let slots = field("slots", &Shape::Count { min: 1, max: SLOTS_MAX });
-        let (Some(Reading::Text(name)), Some(Reading::Count(slots))) = (name, slots) else {
-            continue;
-        };
-        if read.iter().any(|group| group.name == name) {
+        let Some(Reading::Text(name)) = name else { continue };
+        if names.contains(&name) {
             let at = item.span().start;
             faults.push(wrong(&format!("{key}.name"), at, "each group once", quoted(&name)));
-        } else {
+            continue;
+        }
+        names.push(name.clone());
+        if let Some(Reading::Count(slots)) = slots {
             let slots = u32::try_from(slots).unwrap_or(u32::MAX);
             read.push(GroupSettings { name, slots });
         }

@@ -74,15 +74,31 @@ fn checks(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// Runs one check; its complaint, if it has one.
-async fn run(file: &Path, settings: &HealthSettings) -> Option<String> {
+/// What stands in the way of running the checks in a folder, each a sentence; no check is run.
+pub fn faults(folder: &Path) -> Vec<String> {
+    let files = match checks(folder) {
+        Ok(files) => files,
+        Err(fault) => return vec![fault],
+    };
+    let fault = |file: PathBuf| not_run(&file);
+    files.into_iter().filter_map(fault).collect()
+}
+
+/// Why one check is not run, if it is not.
+fn not_run(file: &Path) -> Option<String> {
     let name = plain(&file.file_name().unwrap_or_default().to_string_lossy());
     let fault = match file.metadata() {
         Ok(metadata) => file_fault(&metadata),
         Err(error) => Some(format!("cannot be read: {error}")),
     };
-    if let Some(fault) = fault {
-        return Some(format!("check {name} is not run: it {fault}"));
+    fault.map(|fault| format!("check {name} is not run: it {fault}"))
+}
+
+/// Runs one check; its complaint, if it has one.
+async fn run(file: &Path, settings: &HealthSettings) -> Option<String> {
+    let name = plain(&file.file_name().unwrap_or_default().to_string_lossy());
+    if let Some(fault) = not_run(file) {
+        return Some(fault);
     }
     match command::run(file, &[], settings.check_timeout).await {
         Ok(ended) => ended.failure().map(|failure| format!("check {name} failed: {failure}")),

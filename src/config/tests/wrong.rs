@@ -461,3 +461,28 @@ fn what_is_right_of_a_wrong_configuration_counts() {
     assert!(wrong.unwrap().settle_unknown);
     assert_eq!(loaded.settings.drain.parallel, 7);
 }
+
+#[test]
+fn what_lies_where_it_does_not_last_is_named() {
+    let lasting = "expected a folder that outlives a reboot and a rollback, such as the default: the record \
+        of attempts and the list of denied updates lie there; not in /run or /tmp, and not in /etc";
+    for folder in ["/run/x", "/tmp/x", "/etc/lockkeeper"] {
+        let text = format!("agent.state_dir = \"{folder}\"");
+        check(&text, &[&format!("1: agent.state_dir: {lasting}")]);
+    }
+    check(
+        "metrics.listen = \"127.0.0.1:9090\"",
+        &["1: metrics.listen: expected another address than coordinator.listen"],
+    );
+}
+
+#[test]
+fn every_fault_of_the_groups_is_told() {
+    check(
+        "[[coordinator.groups]]\nname = \"a\"\nslots = 0\n[[coordinator.groups]]\nname = \"a\"\nslots = 1",
+        &[
+            "3: coordinator.groups[0].slots: expected a whole number from 1 to 10000, found 0 (not in quotes)",
+            "4: coordinator.groups[1].name: expected each group once, found \"a\"",
+        ],
+    );
+}
