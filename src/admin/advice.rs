@@ -257,7 +257,9 @@ const SLOT_DENIED: Advice = helped(
 const SLOT_PENDING: Advice = nothing_to_do("the slot server has decided");
 const SLOT_FAILED: Advice = helped(
     "the slot server answers; the agent asks again by itself",
-    "See whether this host reaches the server in `lockkeeper config show`, [slot].",
+    "See whether this host reaches the server in `lockkeeper config show`, [slot]. If it is the \
+     wrong one, correct it and `systemctl reload lockkeeper`; `lockkeeper status` says what else \
+     it takes.",
 );
 const CORDONING: Advice = nothing_to_do("the Node carries our mark");
 const DRAINING: Advice = helped(

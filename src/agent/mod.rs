@@ -297,7 +297,7 @@ impl Agent {
                 let first = errors.brief();
                 let told = "the new configuration is wrong: the old one stays";
                 tracing::error!(%errors, "{told}: {first}");
-                return self.config_trouble(Some(first));
+                return self.config_trouble(Some(format!("{NOT_IN_USE} It is wrong: {first}")));
             }
         };
         let old = self.hands.settings.clone();
@@ -307,12 +307,10 @@ impl Agent {
         }
         // Nobody would ever ask the place that holds it; to go back to that place is always allowed.
         let held = self.state.slot_place(&self.policy);
-        if held.is_some() && new.policy.slot_place.as_deref() != held {
-            let server = self.hands.slot.server();
-            let why = "a slot of the old server may be held: put the old server back, or reload \
-                       once it is released";
-            tracing::error!(server, "the old configuration stays: {why}");
-            return self.config_trouble(Some(why.to_owned()));
+        if let Some(held) = held.filter(|held| new.policy.slot_place.as_deref() != Some(held)) {
+            let why = slot_may_be_held(held);
+            tracing::error!("the old configuration stays: {why}");
+            return self.config_trouble(Some(format!("{NOT_IN_USE} {why}")));
         }
         if old.policy.kubernetes != new.policy.kubernetes {
             new.policy.kubernetes = old.policy.kubernetes;
@@ -333,7 +331,7 @@ impl Agent {
             Err(error) => {
                 let why = format!("{:#}", anyhow::Error::from(error));
                 tracing::error!("the new configuration is wrong: the old one stays: {why}");
-                self.config_trouble(Some(why));
+                self.config_trouble(Some(format!("{NOT_IN_USE} It is wrong: {why}")));
             }
         }
     }
@@ -346,6 +344,19 @@ impl Agent {
             changed
         });
     }
+}
+
+/// The configuration …
+const NOT_IN_USE: &str = "on disk is not in use, the one before it is.";
+
+/// Why a new [slot] is not taken yet, and every way to have it taken.
+fn slot_may_be_held(held: &str) -> String {
+    format!(
+        "A slot may be held at {held}, and the new [slot] names another place. `lockkeeper hold` \
+         gives it back there; then reload again, and `lockkeeper resume`. Where that server never \
+         confirms it: free the slot there by hand, `systemctl restart lockkeeper`, then \
+         `lockkeeper resume` until it says that the slot is forgotten."
+    )
 }
 
 #[cfg(test)]

@@ -81,7 +81,9 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
              `lockkeeper config default`"
         );
     }
-    let config_trouble = config_wrong.as_ref().map(|wrong| wrong.what.clone());
+    let config_trouble = config_wrong.as_ref().map(|wrong| {
+        format!("on disk is wrong, and in use only as far as it is right: {}", wrong.what)
+    });
     let start = Start {
         seed: seed(&mark.id),
         boot: mark,

@@ -95,7 +95,7 @@ fn paragraph(why: &Why, eyes: &Eyes) -> String {
     }
     text.push_str(&format!(" Next: {}.", why.next));
     if let Some(trouble) = &why.config_trouble {
-        text.push_str(&format!(" The configuration {}", status::config_trouble(trouble)));
+        text.push_str(&format!(" The configuration {trouble}"));
     }
     text
 }

@@ -29,7 +29,7 @@ pub(super) fn write(status: &Status, eyes: &Eyes, out: &mut dyn Write) -> io::Re
         line(out, "Record", &format!("cannot be written: {trouble}"))?;
     }
     if let Some(trouble) = &status.config_trouble {
-        line(out, "Config", &format!("the one {}", config_trouble(trouble)))?;
+        line(out, "Config", &format!("the one {trouble}"))?;
     }
     write_pods(status, eyes, out)?;
     write_systems(status, eyes, out)?;
@@ -46,11 +46,6 @@ pub(super) fn write(status: &Status, eyes: &Eyes, out: &mut dyn Write) -> io::Re
         line(out, "Last", &last_attempt(last, eyes))?;
     }
     line(out, "Agent", &format!("lockkeeper {}", status.version))
-}
-
-/// The rest of a sentence about the configuration.
-pub(super) fn config_trouble(trouble: &str) -> String {
-    format!("on disk is wrong, the one before is in use: {trouble}")
 }
 
 /// `9 of 12 pods gone, 1 blocked`.
@@ -272,7 +267,7 @@ mod tests {
         snapshot.state.record.core.stage = Stage::Halted;
         snapshot.state.record.core.cordon = Cordon::None;
         snapshot.state.view.system.as_mut().unwrap().deployments[0].identity = "sha256:new".into();
-        snapshot.config_trouble = Some("a.toml:1: unknown key (and 2 more)".to_owned());
+        snapshot.config_trouble = Some("on disk is not in use: a.toml:1: unknown key".to_owned());
         let until = "2026-11-30T12:04:20.5Z".parse().unwrap();
         snapshot.waiting = Waiting::BackingOff { until };
         let status = Status::of(&snapshot);
@@ -284,8 +279,7 @@ mod tests {
         let told = String::from_utf8(out).unwrap();
         for line in [
             "Reason   backing off until 2026-11-30 12:04:20 UTC, in 4 min 20 s (backing-off)\n",
-            "Config   the one on disk is wrong, the one before is in use: a.toml:1: unknown key \
-             (and 2 more)\n",
+            "Config   the one on disk is not in use: a.toml:1: unknown key\n",
         ] {
             assert!(told.contains(line), "{told}");
         }

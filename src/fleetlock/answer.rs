@@ -29,7 +29,8 @@ pub enum SlotAnswer {
         kind: String,
         /// What happened, for people.
         error: String,
-        /// The request may have reached the server: it may yet be granted there.
+        /// The request may have reached the server: it may yet be granted there. `false`: it is
+        /// certain that this request was not and will not be granted.
         answer_lost: bool,
     },
 }

@@ -248,6 +248,7 @@ impl Heart<'_> {
         if !self.state.in_flight.remove(&Lane::Slot) {
             return;
         }
+        self.state.view.asked_first = false;
         self.lose_answer();
     }
 

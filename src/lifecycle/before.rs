@@ -90,6 +90,7 @@ impl Heart<'_> {
             return Verdict::Go(Stage::Releasing, Because::UpdateWithdrawn, None);
         };
         if self.launch(Effect::RequestSlot { attempt }) {
+            self.state.view.asked_first = self.state.nothing_asked();
             self.state.record.core.slot = Slot::Asked;
             self.state.record.slot_at = self.policy.slot_place.clone();
         }

@@ -327,12 +327,20 @@ impl<'a> Heart<'a> {
 
 impl State {
     /// The one place that can take back a slot which may be ours: where it was asked for, else where
-    /// `policy` asks. `None`: there is no such slot.
+    /// `policy` asks. `None`: there is no such slot, or nobody of this record asked for it (a boot
+    /// releases what others may have left): then any place will do.
     pub fn slot_place<'a>(&'a self, policy: &'a Policy) -> Option<&'a str> {
-        if self.record.core.slot == Slot::None && self.record.release_again.is_none() {
+        let record = &self.record;
+        let unasked = record.core.slot == Slot::Asked && record.slot_at.is_none();
+        if self.nothing_asked() || (unasked && record.release_again.is_none()) {
             return None;
         }
         self.record.slot_at.as_deref().or(policy.slot_place.as_deref())
+    }
+
+    /// Whether no request of ours can have been granted without a release that was confirmed since.
+    pub(super) fn nothing_asked(&self) -> bool {
+        self.record.core.slot == Slot::None && self.record.release_again.is_none()
     }
 
     /// The attempt that a release gives its slot back for. None where the slot of a request that was

@@ -71,6 +71,9 @@ pub struct View {
     /// When a request whose answer was lost must have ended, by the time since boot. Nothing where a
     /// process before this one lost it: then the record's wall time counts.
     pub lost_request_ends: Option<Duration>,
+    /// Before the request that went out last, no slot could be ours: if that one certainly was not
+    /// granted, none can be now.
+    pub asked_first: bool,
     /// The last answer of the slot server that was no grant.
     pub slot_answer: Option<SlotAnswer>,
     /// Units and checks.

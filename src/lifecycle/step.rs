@@ -118,8 +118,7 @@ impl Heart<'_> {
                     return;
                 }
                 if self.slot_elsewhere().is_some() {
-                    self.state.record.core.slot = Slot::None;
-                    self.state.record.slot_at = None;
+                    self.forget_slot();
                 }
                 if self.state.record.core.stage == Stage::Halted {
                     self.go(Stage::Releasing, Because::Resumed, None);
@@ -382,6 +381,7 @@ impl Heart<'_> {
     // === Slot ===
 
     fn slot_answered(&mut self, answer: SlotAnswer) {
+        let asked_first = std::mem::take(&mut self.state.view.asked_first);
         match &answer {
             SlotAnswer::Granted => {
                 self.lane_ok(Lane::Slot);
@@ -412,11 +412,19 @@ impl Heart<'_> {
             SlotAnswer::Failed { answer_lost, .. } => {
                 if *answer_lost {
                     self.lose_answer();
+                } else if asked_first {
+                    self.forget_slot();
                 }
                 self.lane_failed(Lane::Slot, None);
             }
         }
         self.state.view.slot_answer = Some(answer);
+    }
+
+    /// No slot is ours.
+    fn forget_slot(&mut self) {
+        self.state.record.core.slot = Slot::None;
+        self.state.record.slot_at = None;
     }
 
     /// A request may yet be granted by its server: release once more when it must have ended.
@@ -430,8 +438,7 @@ impl Heart<'_> {
         match answer {
             ReleaseAnswer::Released | ReleaseAnswer::HeldByAnother { .. } => {
                 self.lane_ok(Lane::Slot);
-                self.state.record.core.slot = Slot::None;
-                self.state.record.slot_at = None;
+                self.forget_slot();
                 self.state.run.release_trouble = None;
                 if self.lost_request_ended() {
                     self.state.record.release_again = None;

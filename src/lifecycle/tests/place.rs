@@ -17,7 +17,8 @@ fn a_slot_is_given_back_where_it_was_asked_for() {
         (Slot::None, None, false, None),
         (Slot::None, Some("old"), false, None),
         (Slot::None, None, true, Some("server")),
-        (Slot::Asked, None, false, Some("server")),
+        (Slot::Asked, None, false, None),
+        (Slot::Asked, None, true, Some("server")),
         (Slot::Asked, Some("old"), false, Some("old")),
         (Slot::Held { since: now.wall }, Some("old"), true, Some("old")),
     ] {
