@@ -328,8 +328,7 @@ impl fmt::Display for Waiting {
             Self::Uncordoning => f.write_str("lifting the cordon"),
             Self::RestoringCordon => f.write_str("looking after a person's cordon"),
             Self::SlotElsewhere { held, configured } => {
-                let now = configured.as_deref().unwrap_or("no slot server");
-                write!(f, "a slot may be held at {held}, but the configuration names {now}")
+                elsewhere(f, held, configured.as_deref().unwrap_or("no slot server"))
             }
             Self::ReleasingSlot => f.write_str("releasing the slot"),
             Self::StoppingDrain => f.write_str("stopping the drain"),
@@ -340,6 +339,16 @@ impl fmt::Display for Waiting {
             Self::RecordUnwritable(why) => write!(f, "the record cannot be written: {why}"),
         }
     }
+}
+
+/// A place names an id only where one is configured: then both sides do.
+fn elsewhere(f: &mut fmt::Formatter<'_>, held: &str, now: &str) -> fmt::Result {
+    let own = |place: &str, other: &str| {
+        let unnamed = place.contains(" (group ") && !place.contains(") as ");
+        if unnamed && other.contains(") as ") { " as this machine's own id" } else { "" }
+    };
+    let (held_as, now_as) = (own(held, now), own(now, held));
+    write!(f, "a slot may be held at {held}{held_as}, but the configuration names {now}{now_as}")
 }
 
 impl fmt::Display for HoldOrigin {
