@@ -122,12 +122,10 @@ pub(super) fn ends(snapshot: &Snapshot) -> String {
         OnDeadline::Delete => "deletes what is left",
         OnDeadline::Reboot => "reboots all the same",
     };
-    match snapshot.waiting {
-        Waiting::Draining if deadline(snapshot).is_some() => {
-            format!("{}, and the agent {then}", DRAINING.ends)
-        }
-        _ => advice(&snapshot.waiting).ends.to_owned(),
+    if snapshot.waiting == Waiting::Draining && deadline(snapshot).is_some() {
+        return format!("{}, and the agent {then}", DRAINING.ends);
     }
+    advice(&snapshot.waiting).ends.to_owned()
 }
 
 /// What comes next if all goes well: completes "Next: …".

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::drain::{Obstacle, ObstacleKind, Progress};
 use crate::fleetlock::SlotAnswer;
 use crate::lifecycle::{
-    Attempt, Cordon, Finished, Outcome, Record, Rehearsed, Slot, Stage, StageTime,
+    Attempt, Cordon, Finished, Outcome, Record, Rehearsed, Slot, Stage, StageTime, Waiting,
 };
 use crate::model::Target;
 
@@ -235,14 +235,17 @@ fn slot_status(snapshot: &Snapshot) -> SlotStatus {
         Some(AnswerStatus { answer: name.to_owned(), kind: kind.cloned(), text: text.clone() })
     });
     let place = snapshot.slot.as_ref();
-    SlotStatus {
-        state: state.to_owned(),
-        since,
-        server: place.map(|place| place.server.clone()),
-        group: place.map(|place| place.group.clone()),
-        id: place.and_then(|place| place.id.clone()),
-        answer,
-    }
+    let (server, group, id) = if let Waiting::SlotElsewhere { held, .. } = &snapshot.waiting {
+        // Where it was asked for, in one text, not where it would be asked for now.
+        (Some(held.clone()), None, None)
+    } else {
+        (
+            place.map(|place| place.server.clone()),
+            place.map(|place| place.group.clone()),
+            place.and_then(|place| place.id.clone()),
+        )
+    };
+    SlotStatus { state: state.to_owned(), since, server, group, id, answer }
 }
 
 fn rehearsal_status(snapshot: &Snapshot) -> Option<RehearsalStatus> {
