@@ -49,41 +49,12 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
     let lock = AgentLock::take(&settings.agent.run_dir)?;
     let host = Host::new(Bus::System, root.clone());
     let mark = boot::mark(&host).await.context("cannot tell which boot this is")?;
-    let kubelet_unit = match boot::kubelet_unit_exists(&host).await {
-        Ok(exists) => exists,
-        Err(error) => {
-            // Taken for a Node: the other way a broken bus would reboot a Node undrained.
-            tracing::warn!(%error, "cannot tell whether there is a kubelet: taken for yes");
-            true
-        }
-    };
+    let kubelet_unit = kubelet_unit_exists(&host).await;
     let store = Store::new(&settings.agent.state_dir);
     let (record, written, set_aside) = load(&store);
-    let hands = match Hands::new(settings.clone(), host.clone(), mark.id.clone()) {
-        Ok(hands) => hands,
-        Err(error) => {
-            let what = format!("{:#}", anyhow::Error::from(error));
-            config_wrong.get_or_insert(ConfigWrong { what, settle_unknown: false });
-            let policy = Policy { slot: SlotPolicy::Unset, slot_place: None, ..settings.policy };
-            Hands::new(Settings { slot: None, policy, ..settings }, host, mark.id.clone())?
-        }
-    };
-    if let Some(wrong) = &config_wrong {
-        tracing::error!(
-            "the configuration is wrong, and in use only as far as it is right: no attempt begins: {}",
-            wrong.what
-        );
-    }
+    let hands = hands(settings, host, &mark.id, &mut config_wrong)?;
     let policy = hands.settings.policy.clone();
-    if hands.settings.slot.is_none() {
-        tracing::info!(
-            "no slot backend is configured: this agent will never reboot the node; see \
-             `lockkeeper config default`"
-        );
-    }
-    let config_trouble = config_wrong.as_ref().map(|wrong| {
-        format!("on disk is wrong, and in use only as far as it is right: {}", wrong.what)
-    });
+    let config_trouble = tell_config(&hands.settings, config_wrong.as_ref());
     let start = Start {
         seed: seed(&mark.id),
         boot: mark,
@@ -130,6 +101,46 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
     };
     let channels = Channels { events, orders, orders_in };
     Ok(Ready { agent, first, channels, _lock: lock })
+}
+
+async fn kubelet_unit_exists(host: &Host) -> bool {
+    boot::kubelet_unit_exists(host).await.unwrap_or_else(|error| {
+        // Taken for a Node: the other way a broken bus would reboot a Node undrained.
+        tracing::warn!(%error, "cannot tell whether there is a kubelet: taken for yes");
+        true
+    })
+}
+
+/// The hands. A slot server that cannot be asked, such as one whose certificates are missing, is a
+/// fault of the configuration like others: the node comes home without it.
+fn hands(
+    settings: Settings,
+    host: Host,
+    boot: &BootId,
+    config_wrong: &mut Option<ConfigWrong>,
+) -> Result<Hands, SlotError> {
+    let error = match Hands::new(settings.clone(), host.clone(), boot.clone()) {
+        Ok(hands) => return Ok(hands),
+        Err(error) => error,
+    };
+    let what = format!("{:#}", anyhow::Error::from(error));
+    config_wrong.get_or_insert(ConfigWrong { what, settle_unknown: false });
+    let policy = Policy { slot: SlotPolicy::Unset, slot_place: None, ..settings.policy };
+    Hands::new(Settings { slot: None, policy, ..settings }, host, boot.clone())
+}
+
+/// Says what keeps this agent from ever beginning an attempt; what is wrong comes back, for the status.
+fn tell_config(settings: &Settings, wrong: Option<&ConfigWrong>) -> Option<String> {
+    if settings.slot.is_none() {
+        tracing::info!(
+            "no slot backend is configured: this agent will never reboot the node; see \
+             `lockkeeper config default`"
+        );
+    }
+    let how = "wrong, and in use only as far as it is right";
+    let wrong = &wrong?.what;
+    tracing::error!("the configuration is {how}: no attempt begins: {wrong}");
+    Some(format!("on disk is {how}: {wrong}"))
 }
 
 /// The record, what of it is on disk, and why one was set aside.

@@ -53,6 +53,9 @@ pub async fn run(settings: CoordinatorSettings, shutdown: CancellationToken) -> 
         tokio::spawn(serve_slots(listener, desk.clone(), policies, Metrics::new(), stop));
     let (groups, held) = (settings.groups.len(), settings.state_dir.display());
     tracing::info!(%address, groups, state_dir = %held, "coordinator ready");
+    if address.ip().is_loopback() {
+        tracing::info!("no other host reaches {address}: [coordinator] listen says who can");
+    }
     notify(&[NotifyState::Ready]);
 
     let ended_by_itself = tokio::select! {
