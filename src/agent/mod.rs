@@ -349,7 +349,7 @@ impl Agent {
 /// The configuration …
 const NOT_IN_USE: &str = "on disk is not in use, the one before it is.";
 
-/// Why a new [slot] is not taken yet, and every way to have it taken.
+/// Why a new `[slot]` is not taken yet, and every way to have it taken.
 fn slot_may_be_held(held: &str) -> String {
     format!(
         "A slot may be held at {held}, and the new [slot] names another place. `lockkeeper hold` \
