@@ -6,7 +6,7 @@ mod rights;
 mod setup;
 mod sources;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 
 use crate::admin::{Metrics, Notifier, Order, Snapshot, watchdog_interval};
+use crate::drain::{ObstacleKind, Progress};
 use crate::effects::announce::{Announcement, Announcer};
 use crate::effects::store::Store;
 use crate::lifecycle::{
@@ -32,6 +33,8 @@ const EVENTS_WAITING: usize = 256;
 
 /// How often a record that could not be written is tried again.
 const STORE_RETRY: Duration = Duration::from_secs(10);
+/// More pods than anyone reads of in a journal; the status shows all.
+const TOLD_PODS_MAX: usize = 50;
 
 /// The loop's own memory.
 struct Agent {
@@ -52,6 +55,8 @@ struct Agent {
     wake: std::pin::Pin<Box<Sleep>>,
     awake: bool,
     last_reason: Option<&'static str>,
+    /// Pods that were told to hold the drain up, while it runs.
+    told_pods: BTreeSet<(String, String)>,
 }
 
 /// Runs the agent until it is told to stop.
@@ -252,6 +257,7 @@ impl Agent {
             let since = step.next.waiting_since.map_or(now.wall, |(_, since)| since);
             telemetry::waiting(&step.waiting, since);
         }
+        self.tell_held_up(step.next.view.progress.as_ref());
         if let Some(announcer) = &self.announcer {
             announcer.publish(&Announcement {
                 stage: record.core.stage,
@@ -276,6 +282,18 @@ impl Agent {
         self.notifier.status(&snapshot);
         self.snapshots.send_replace(snapshot);
         self.set_alarm(step);
+    }
+
+    /// A drain may take a quarter of an hour: whoever follows the journal sees what it waits for.
+    fn tell_held_up(&mut self, progress: Option<&Progress>) {
+        let Some(progress) = progress else { return self.told_pods.clear() };
+        for obstacle in &progress.obstacles {
+            let pod = (obstacle.namespace.clone(), obstacle.pod.clone());
+            let leaves = obstacle.kind == ObstacleKind::Terminating;
+            if !leaves && self.told_pods.len() < TOLD_PODS_MAX && self.told_pods.insert(pod) {
+                telemetry::held_up(obstacle);
+            }
+        }
     }
 
     fn set_alarm(&mut self, step: &Step) {

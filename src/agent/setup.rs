@@ -1,5 +1,6 @@
 //! What must be there before the first event.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -98,6 +99,7 @@ pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {
         wake: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
         awake: false,
         last_reason: None,
+        told_pods: BTreeSet::new(),
     };
     let channels = Channels { events, orders, orders_in };
     Ok(Ready { agent, first, channels, _lock: lock })

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
+use crate::drain::Obstacle;
 use crate::lifecycle::{Transition, Waiting};
 
 use super::message::Message;
@@ -55,6 +56,14 @@ pub fn waiting(waiting: &Waiting, since: Timestamp) {
     } else {
         info!(message_id = id, lockkeeper_because = because, lockkeeper_since = since, "{text}");
     }
+}
+
+/// Logs that a pod holds the drain up. Call it once a pod in each drain: what a budget says of itself
+/// changes with every try.
+pub fn held_up(obstacle: &Obstacle) {
+    let pod = format!("{}/{}", obstacle.namespace, obstacle.pod);
+    let text = one_line(&obstacle.to_string());
+    info!(lockkeeper_pod = pod, "the drain is held up: {text}");
 }
 
 /// `draining → rebooting: node-empty (3 pods left), attempt 3f2a9c1e-7, target 42.1`.

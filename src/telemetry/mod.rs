@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-pub use journal::{transition, waiting};
+pub use journal::{held_up, transition, waiting};
 pub use message::Message;
 
 /// What `journalctl -t` finds us by.

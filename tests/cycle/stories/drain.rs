@@ -48,6 +48,11 @@ pub fn a_drain_past_its_deadline_yields(world: &World) {
         let blocks = |one: &Value| one["kind"] == "budget" && one["budget"] == "cart";
         status["drain"]["obstacles"].as_array()?.iter().any(blocks).then_some(())
     });
+    let told = |entry: &crate::journal::Entry| {
+        let line = entry.line();
+        line.contains("the drain is held up") && line.contains("budget cart")
+    };
+    assert_eq!(host.entries().iter().filter(|entry| told(entry)).count(), 1, "told once");
     let yielding = host.comes_to("yielding", 20);
     assert_eq!(yielding.told("BECAUSE"), "drain-deadline");
     let last = host.ends("yielded", 10);
