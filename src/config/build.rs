@@ -75,9 +75,9 @@ pub(super) fn conflicts(merged: &Merged) -> Vec<ConfigError> {
     let state = path(merged, "agent.state_dir").unwrap_or_default();
     expect(
         &["agent.state_dir"],
-        !["/run", "/tmp", "/dev", "/proc", "/sys", "/etc"].iter().any(|top| state.starts_with(top)),
+        !["/run", "/dev", "/proc", "/sys", "/etc"].iter().any(|top| state.starts_with(top)),
         "a folder that outlives a reboot and a rollback, such as the default: the record of attempts \
-         and the list of denied updates lie there; not in /run or /tmp, and not in /etc"
+         and the list of denied updates lie there; not in /run, and not in /etc"
             .to_owned(),
     );
     let (metrics, listen) = (text(merged, "metrics.listen"), text(merged, "coordinator.listen"));

@@ -465,8 +465,8 @@ fn what_is_right_of_a_wrong_configuration_counts() {
 #[test]
 fn what_lies_where_it_does_not_last_is_named() {
     let lasting = "expected a folder that outlives a reboot and a rollback, such as the default: the record \
-        of attempts and the list of denied updates lie there; not in /run or /tmp, and not in /etc";
-    for folder in ["/run/x", "/tmp/x", "/etc/lockkeeper"] {
+        of attempts and the list of denied updates lie there; not in /run, and not in /etc";
+    for folder in ["/run/x", "/dev/shm", "/etc/lockkeeper"] {
         let text = format!("agent.state_dir = \"{folder}\"");
         check(&text, &[&format!("1: agent.state_dir: {lasting}")]);
     }
