@@ -24,6 +24,8 @@ pub mod lifecycle;
 
 pub mod config;
 
+pub mod listen;
+
 pub mod cluster;
 
 pub mod effects;

@@ -40,6 +40,11 @@ pub fn advice(waiting: &Waiting) -> Advice {
         Waiting::ConfigWrong(_) => CONFIG_WRONG,
         Waiting::MinimumUptime => MINIMUM_UPTIME,
         Waiting::OtherLockClient(_) => OTHER_LOCK_CLIENT,
+        Waiting::ZincatiHasNotAsked => ZINCATI_HAS_NOT_ASKED,
+        Waiting::ZincatiMustAsk => ZINCATI_MUST_ASK,
+        Waiting::ZincatiMayReboot => ZINCATI_MAY_REBOOT,
+        Waiting::OtherRebooter(_) => OTHER_REBOOTER,
+        Waiting::UpdateWithdrawn(_) => UPDATE_WITHDRAWN,
         Waiting::HostUnknown => HOST_UNKNOWN,
         Waiting::HostUnreadable(_) => HOST_UNREADABLE,
         Waiting::BackingOff { .. } => BACKING_OFF,
@@ -134,7 +139,7 @@ pub fn next(stage: Stage, waiting: &Waiting) -> &'static str {
         return "nothing, until the hold ends";
     }
     match stage {
-        Stage::Idle => "nothing, until an update is staged",
+        Stage::Idle => "nothing, until an update is staged or a reboot is asked for",
         Stage::Waiting => "look at the gates, rehearse the drain, ask for the slot",
         Stage::Requesting => "once granted: cordon and drain the node",
         Stage::Draining => "once empty: confirm the slot, look once more, reboot",
@@ -166,10 +171,10 @@ fn node(trouble: &NodeTrouble) -> Advice {
     }
 }
 
-const NO_UPDATE: Advice = nothing_to_do("an update is staged");
+const NO_UPDATE: Advice = nothing_to_do("an update is staged or a reboot is asked for");
 const SYSTEM_UNKNOWN: Advice = helped(
-    "rpm-ostree answers; the agent keeps asking",
-    "See `rpm-ostree status` and `systemctl status rpm-ostreed`.",
+    "it answers; the agent keeps asking",
+    "See the status of its service: rpm-ostreed, update-engine, or what [updates] names.",
 );
 const BOOT_UNKNOWN: Advice = nothing_to_do("systemd has said how the last shutdown ended");
 const NO_SLOT_BACKEND: Advice = helped(
@@ -229,6 +234,21 @@ const OTHER_LOCK_CLIENT: Advice = helped(
     "Zincati is disabled, or asks the same slot server",
     "`systemctl disable --now zincati` leaves the reboots to lockkeeper.",
 );
+const ZINCATI_HAS_NOT_ASKED: Advice = helped(
+    "Zincati asks for leave to reboot; it does so once it has staged the update itself",
+    "`systemctl status zincati` says what it does; `lockkeeper reboot --reason TEXT` goes without it.",
+);
+const ZINCATI_MUST_ASK: Advice =
+    nothing_to_do("Zincati asks again, which it does every five minutes");
+const ZINCATI_MAY_REBOOT: Advice = nothing_to_do(
+    "Zincati finalizes the update and reboots; a quarter of an hour without it, and the agent turns back",
+);
+const OTHER_REBOOTER: Advice = helped(
+    "nothing else on this host reboots it",
+    "Stop and mask what is named: it would reboot the host without slot and drain.",
+);
+const UPDATE_WITHDRAWN: Advice =
+    nothing_to_do("update_engine has an update again, or says so to the agent");
 const HOST_UNKNOWN: Advice = nothing_to_do("the host has been looked at");
 const HOST_UNREADABLE: Advice = helped(
     "they can be read; the agent keeps looking",

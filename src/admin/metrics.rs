@@ -228,7 +228,7 @@ impl fmt::Debug for Metrics {
 impl Memory {
     /// Since when the update waits: what the record says, else when it was first seen here.
     fn target_since(&mut self, snapshot: &Snapshot) -> Option<Timestamp> {
-        let target = snapshot.state.view.system.as_ref().and_then(|system| system.target());
+        let target = snapshot.state.reasons().into_iter().next();
         let Some(target) = target else {
             self.target = None;
             return None;

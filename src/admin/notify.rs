@@ -83,10 +83,12 @@ mod tests {
     #[test]
     fn status_is_one_bounded_line() {
         let mut snapshot = sample::idle();
-        assert_eq!(status_line(&snapshot), "idle: no update is staged");
+        assert_eq!(status_line(&snapshot), "idle: no update waits");
         snapshot.waiting = Waiting::SystemUnknown(Some(format!("a\nb{}", "ü".repeat(400))));
         let line = status_line(&snapshot);
-        assert!(line.starts_with("idle: rpm-ostree cannot be read: a b") && line.ends_with('…'));
+        assert!(
+            line.starts_with("idle: the update system cannot be read: a b") && line.ends_with('…')
+        );
         assert_eq!(line.chars().count(), STATUS_CHARACTERS_MAX);
     }
 }

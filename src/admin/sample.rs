@@ -23,7 +23,10 @@ pub(crate) fn idle() -> Snapshot {
         boot,
         kubelet_unit: true,
         seed: 7,
-        view: View { system: Some(SystemView { deployments: vec![booted()] }), ..View::default() },
+        view: View {
+            system: Some(SystemView { deployments: vec![booted()], ..SystemView::default() }),
+            ..View::default()
+        },
         run: Run::default(),
         in_flight: BTreeSet::new(),
         not_before: BTreeMap::new(),
@@ -58,8 +61,15 @@ pub(crate) fn draining() -> Snapshot {
     let since = |time: &str| format!("2026-11-30T{time}Z").parse().unwrap();
     let record = &mut snapshot.state.record;
     record.core.stage = Stage::Draining;
-    record.core.attempt =
-        Some(Attempt { id: attempt, target: target(), boot_before: None, booted_before: None });
+    record.core.attempt = Some(Attempt {
+        id: attempt,
+        target: target(),
+        boot_before: None,
+        booted_before: None,
+        place_before: None,
+        by_zincati: false,
+        also: Vec::new(),
+    });
     record.core.slot = Slot::Held { since: since("11:50:30") };
     record.core.cordon = Cordon::Ours;
     record.stages = vec![
@@ -79,10 +89,11 @@ pub(crate) fn draining() -> Snapshot {
     let staged = Deployment {
         identity: target().identity,
         version: target().version,
+        place: None,
         booted: false,
         staged: true,
     };
-    view.system = Some(SystemView { deployments: vec![staged, booted()] });
+    view.system = Some(SystemView { deployments: vec![staged, booted()], ..SystemView::default() });
     view.progress = Some(progress());
     view.rehearsal = Some((Rehearsed::Passes, Duration::from_secs(6600)));
     view.host = Some((host(), Duration::from_secs(7100)));
@@ -151,6 +162,7 @@ fn booted() -> Deployment {
     Deployment {
         identity: "sha256:4200".to_owned(),
         version: Some("42.0".to_owned()),
+        place: None,
         booted: true,
         staged: false,
     }
@@ -159,6 +171,8 @@ fn booted() -> Deployment {
 fn host() -> HostView {
     HostView {
         config_wrong: None,
+        update_withdrawn: None,
+        other_rebooters: Vec::new(),
         inhibitors: Vec::new(),
         users: Vec::new(),
         boot_free: Some(512 << 20),

@@ -110,6 +110,9 @@ pub struct AttemptStatus {
     pub id: String,
     /// What it is to bring.
     pub target: TargetStatus,
+    /// What else asks for its reboot.
+    #[serde(default)]
+    pub also: Vec<TargetStatus>,
     /// Its stages so far, oldest first.
     pub stages: Vec<StageStatus>,
     /// How it will end, once its way back has begun.

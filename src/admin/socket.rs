@@ -174,6 +174,8 @@ fn admin_routes(desk: Desk) -> Router {
         .route("/v1/hold", post(hold))
         .route("/v1/resume", post(resume))
         .route("/v1/retry", post(retry))
+        .route("/v1/reboot", post(reboot))
+        .route("/v1/reboot/cancel", post(cancel_reboot))
         .fallback(nothing_here)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(root_only))
@@ -239,21 +241,30 @@ async fn watch_status(State(desk): State<Desk>) -> Response {
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
 }
 
+type ReasonBody = Result<Json<HoldRequest>, axum::extract::rejection::JsonRejection>;
+
 async fn hold(
     State(desk): State<Desk>,
     ConnectInfo(caller): ConnectInfo<Caller>,
-    body: Result<Json<HoldRequest>, axum::extract::rejection::JsonRejection>,
+    body: ReasonBody,
 ) -> Response {
-    let request = match body {
-        Ok(Json(request)) => request,
-        Err(error) => return refusal(error.status(), "bad-request", error.body_text()),
-    };
-    let said = text("reason", &request.reason)
-        .and_then(|reason| Ok((reason, who(request.by.as_deref(), caller)?)));
-    match said {
-        Ok((reason, by)) => order(&desk, Command::Hold { reason, by: by.clone() }, by).await,
-        Err(error) => refusal(StatusCode::UNPROCESSABLE_ENTITY, "bad-reason", error),
-    }
+    say_why(&desk, caller, body, |reason, by| Command::Hold { reason, by }).await
+}
+
+async fn reboot(
+    State(desk): State<Desk>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    body: ReasonBody,
+) -> Response {
+    say_why(&desk, caller, body, |reason, by| Command::Reboot { reason, by }).await
+}
+
+async fn cancel_reboot(
+    State(desk): State<Desk>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    body: Bytes,
+) -> Response {
+    say(&desk, Command::CancelReboot, caller, &body).await
 }
 
 async fn resume(
@@ -270,6 +281,25 @@ async fn retry(
     body: Bytes,
 ) -> Response {
     say(&desk, Command::Retry, caller, &body).await
+}
+
+/// A command with a reason.
+async fn say_why(
+    desk: &Desk,
+    caller: Caller,
+    body: ReasonBody,
+    command: impl FnOnce(String, String) -> Command,
+) -> Response {
+    let request = match body {
+        Ok(Json(request)) => request,
+        Err(error) => return refusal(error.status(), "bad-request", error.body_text()),
+    };
+    let said = text("reason", &request.reason)
+        .and_then(|reason| Ok((reason, who(request.by.as_deref(), caller)?)));
+    match said {
+        Ok((reason, by)) => order(desk, command(reason, by.clone()), by).await,
+        Err(error) => refusal(StatusCode::UNPROCESSABLE_ENTITY, "bad-reason", error),
+    }
 }
 
 /// A command without a reason. Its body only names the speaker, so one of another shape, or none,

@@ -73,6 +73,8 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
         "/v1/hold",
         "/v1/resume",
         "/v1/retry",
+        "/v1/reboot",
+        "/v1/reboot/cancel",
         "/v1/status",
         "/v1/why",
         "/v1/history",
@@ -141,6 +143,10 @@ fn any_request_is_answered_or_dropped_and_orders_only_what_it_says() {
                 Command::Hold { reason, .. } => ("/v1/hold", !reason.chars().any(char::is_control)),
                 Command::Resume => ("/v1/resume", true),
                 Command::Retry => ("/v1/retry", true),
+                Command::Reboot { reason, .. } => {
+                    ("/v1/reboot", !reason.chars().any(char::is_control))
+                }
+                Command::CancelReboot => ("/v1/reboot/cancel", true),
             };
             prop_assert!(plain && said.contains(path), "{said:?}");
         }

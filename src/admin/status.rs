@@ -95,7 +95,7 @@ fn target(snapshot: &Snapshot) -> Option<Target> {
     };
     match &state.record.core.attempt {
         Some(attempt) if !over(attempt) => Some(attempt.target.clone()),
-        Some(_) | None => system.and_then(|system| system.target()),
+        Some(_) | None => state.reasons().into_iter().next(),
     }
 }
 
@@ -195,6 +195,7 @@ fn attempt_status(attempt: &Attempt, record: &Record) -> AttemptStatus {
     AttemptStatus {
         id: attempt.id.to_string(),
         target: TargetStatus::of(&attempt.target),
+        also: attempt.also.iter().map(TargetStatus::of).collect(),
         stages: stages(&record.stages),
         ending: record.ending.map(|outcome| outcome.name().to_owned()),
     }

@@ -19,10 +19,11 @@ use crate::drain::{ObstacleKind, Progress};
 use crate::effects::announce::{Announcement, Announcer};
 use crate::effects::store::Store;
 use crate::lifecycle::{
-    self, Command, Cordon, Core, Effect, Event, Policy, Record, Slot, State, Step,
+    self, Command, Cordon, Core, Effect, Event, Policy, Record, Slot, Stage, State, Step,
 };
 use crate::signals::clock;
 use crate::signals::unix::{UnixSignal, UnixSignals};
+use crate::signals::zincati::Desk;
 use crate::telemetry;
 
 use hands::Hands;
@@ -99,6 +100,15 @@ fn left_behind(core: &Core) -> Option<String> {
     Some(format!("{what}; the next start of lockkeeper goes on with the attempt; {otherwise}"))
 }
 
+/// What a call of Zincati is told once its time is over, and that it may go on looking for updates once
+/// this boot has been proved well.
+fn tell_zincati(desk: &Desk, step: &Step) {
+    desk.say(step.waiting.code(), &step.waiting.to_string());
+    if matches!(step.next.record.core.stage, Stage::Idle | Stage::Waiting) {
+        desk.steady();
+    }
+}
+
 /// Never, where there is no ticker.
 async fn tick(ticker: &mut Option<clock::Ticker>) {
     match ticker {
@@ -143,6 +153,9 @@ impl Agent {
                 }
             }
         }
+        if let Some(desk) = &self.hands.zincati {
+            desk.refuse("agent-stops", "lockkeeper was told to stop");
+        }
         let stage = self.state.record.core.stage.name();
         match left_behind(&self.state.record.core) {
             Some(left) => tracing::warn!(stage, "told to stop while {stage}: {left}"),
@@ -158,6 +171,10 @@ impl Agent {
             Command::Hold { reason, by } => tracing::info!(by, "{by} says hold: {reason}"),
             Command::Resume => tracing::info!(by, "{by} says resume"),
             Command::Retry => tracing::info!(by, "{by} says retry"),
+            Command::Reboot { reason, by } => {
+                tracing::info!(by, "{by} asks for a reboot: {reason}")
+            }
+            Command::CancelReboot => tracing::info!(by, "{by} asks for no reboot any more"),
         }
         let before = self.state.clone();
         self.feed(Event::Person(command.clone())).await;
@@ -257,6 +274,9 @@ impl Agent {
             let since = step.next.waiting_since.map_or(now.wall, |(_, since)| since);
             telemetry::waiting(&step.waiting, since);
         }
+        if let Some(desk) = &self.hands.zincati {
+            tell_zincati(desk, step);
+        }
         self.tell_held_up(step.next.view.progress.as_ref());
         if let Some(announcer) = &self.announcer {
             announcer.publish(&Announcement {
@@ -265,6 +285,7 @@ impl Agent {
                 attempt: record.core.attempt.as_ref().map(|attempt| attempt.id.clone()),
                 target: record.core.attempt.as_ref().map(|attempt| attempt.target.clone()),
                 since: step.next.waiting_since.map(|(_, since)| since),
+                fulfilled: record.fulfilled.clone(),
             });
         }
         let snapshot = Snapshot {
@@ -330,6 +351,7 @@ impl Agent {
             tracing::error!("the old configuration stays: {why}");
             return self.config_trouble(Some(format!("{NOT_IN_USE} {why}")));
         }
+        new.policy.zincati = old.policy.zincati;
         if old.policy.kubernetes != new.policy.kubernetes {
             new.policy.kubernetes = old.policy.kubernetes;
             tracing::warn!("[node] kubernetes changes with the next start only");
@@ -339,7 +361,16 @@ impl Agent {
                 if old.node != hands.settings.node {
                     tracing::warn!("[node] changes with the next start only");
                 }
-                let hands = Hands { cluster: self.hands.cluster.clone(), ..hands };
+                if old.updates != hands.settings.updates {
+                    tracing::warn!("[updates] changes with the next start only");
+                }
+                let (cluster, sources) = (self.hands.cluster.clone(), self.hands.sources.clone());
+                let coordinator = self.hands.coordinator.clone();
+                let zincati = self.hands.zincati.clone();
+                if old.zincati != hands.settings.zincati {
+                    tracing::warn!("[zincati] changes with the next start only");
+                }
+                let hands = Hands { cluster, sources, coordinator, zincati, ..hands };
                 self.policy = hands.settings.policy.clone();
                 self.hands = hands;
                 tracing::info!("the configuration was loaded anew");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 use tokio::sync::{mpsc, watch};
@@ -14,10 +14,12 @@ use crate::effects::announce::Announcer;
 use crate::effects::boot;
 use crate::effects::slot::{SlotClient, SlotError};
 use crate::effects::store::{Loaded, Store};
+use crate::effects::update_coordinator::UpdateCoordinator;
 use crate::lifecycle::{self, ConfigWrong, Policy, Record, SlotPolicy, Start, Step};
-use crate::model::BootId;
+use crate::model::{BootId, Source};
 use crate::signals::bus::{Bus, Host};
 use crate::signals::clock;
+use crate::signals::zincati::Desk;
 
 use super::hands::Hands;
 use super::lanes::Lanes;
@@ -36,7 +38,25 @@ impl Hands {
     pub(super) fn new(settings: Settings, host: Host, boot: BootId) -> Result<Self, SlotError> {
         let slot = SlotClient::new(settings.slot.as_ref())?;
         let cluster = Cluster::new(&settings.node);
-        Ok(Self { settings: Arc::new(settings), host, cluster, slot, boot, releases_for: None })
+        let sources = super::sources::chosen(&settings.updates, &host.root);
+        let settings = Arc::new(settings);
+        let coordinator = sources.contains(&Source::UpdateEngine).then(|| {
+            let coordinator = UpdateCoordinator::new(&host.root, "lockkeeper");
+            Arc::new(Mutex::new(coordinator))
+        });
+        let zincati = settings.zincati.as_ref().map(|_| Desk::default());
+        let releases_for = None;
+        Ok(Self {
+            settings,
+            host,
+            cluster,
+            slot,
+            boot,
+            sources,
+            coordinator,
+            zincati,
+            releases_for,
+        })
     }
 }
 

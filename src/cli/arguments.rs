@@ -72,6 +72,18 @@ pub(super) enum Command {
     Resume,
     /// Try now: forget the pause, the number of tries and the denial of the update that waits
     Retry,
+    /// Reboot this node without an update: slot, drain and proof as for one
+    ///
+    /// It is asked for until a boot fulfils it. Node annotation lockkeeper.dev/reboot asks for the same.
+    #[command(verbatim_doc_comment)]
+    Reboot {
+        /// Why, for those who read the status
+        #[arg(long, value_name = "TEXT", required_unless_present = "cancel")]
+        reason: Option<String>,
+        /// Take it back, as long as the node has not gone down
+        #[arg(long, conflicts_with = "reason")]
+        cancel: bool,
+    },
     /// Check, show or print configuration
     #[command(subcommand)]
     Config(ConfigCommand),

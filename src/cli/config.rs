@@ -263,6 +263,7 @@ mod tests {
             node.credentials = "kubeconfig"                          # default
             node.kubeconfig = ["/etc/kubernetes/kubelet.conf", "/var/lib/rancher/k3s/agent/kubelet.kubeconfig", "/var/lib/rancher/rke2/agent/kubelet.kubeconfig", "/var/lib/kubelet/kubeconfig", "/etc/kubernetes/kubeconfig"] # default
             # node.name is not set
+            updates.sources = ["auto"]                               # default
             slot.backend = "fleetlock"                               # /usr/lib/lockkeeper/config.d/10-site.toml:2
             slot.only_node = false                                   # default
             slot.base_url = "https://lock.example/"                  # /etc/lockkeeper/config.d/90-local.toml:2
@@ -306,6 +307,8 @@ mod tests {
             attempts.backoff_max = "1h"                              # default
             attempts.after_rollback = "halt"                         # default
             # metrics.listen is not set
+            # zincati.listen is not set
+            zincati.hold = "25m"                                     # default
             coordinator.listen = "127.0.0.1:9090"                    # default
             coordinator.state_dir = "/var/lib/lockkeeper/coordinator" # default
             coordinator.run_dir = "/run/lockkeeper"                  # default

@@ -94,6 +94,13 @@ fn serve(runtime: &Runtime, arguments: Arguments, out: &mut dyn Write) -> anyhow
         }
         Command::Resume => runtime.block_on(people::resume(&run_dir_or(run_dir, &root), out)),
         Command::Retry => runtime.block_on(people::retry(&run_dir_or(run_dir, &root), out)),
+        Command::Reboot { cancel: true, .. } => {
+            runtime.block_on(people::cancel_reboot(&run_dir_or(run_dir, &root), out))
+        }
+        Command::Reboot { reason, cancel: false } => {
+            let run_dir = run_dir_or(run_dir, &root);
+            runtime.block_on(people::reboot(&run_dir, &reason.unwrap_or_default(), out))
+        }
         Command::Config(command) => configuration(&root, command, out),
         Command::Slots { config, command } => {
             let run_dir = if config.is_empty() {

@@ -49,6 +49,25 @@ pub(super) async fn hold(run_dir: &Path, reason: &str, out: &mut dyn Write) -> a
     Ok(())
 }
 
+/// Asks for a reboot without an update.
+pub(super) async fn reboot(
+    run_dir: &Path,
+    reason: &str,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let request = HoldRequest { reason: reason.to_owned(), by: by() };
+    let says = Client::new(run_dir).post("/v1/reboot", &request).await?;
+    writeln!(out, "{}", clean(&says))?;
+    Ok(())
+}
+
+/// Takes that back.
+pub(super) async fn cancel_reboot(run_dir: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+    let says = Client::new(run_dir).post("/v1/reboot/cancel", &SayRequest { by: by() }).await?;
+    writeln!(out, "{}", clean(&says))?;
+    Ok(())
+}
+
 /// Ends a hold or a halt.
 pub(super) async fn resume(run_dir: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
     let says = Client::new(run_dir).post("/v1/resume", &SayRequest { by: by() }).await?;
@@ -127,6 +146,6 @@ mod tests {
     #[test]
     fn why_on_an_idle_host_asks_for_nothing() {
         let told = paragraph(&Why::of(&sample::idle()), &eyes());
-        expect!["n1 is idle: no update is staged (no-update). So it has been since 2026-11-30 10:00:00 UTC (2 h ago). It ends when an update is staged. There is nothing for you to do. Next: nothing, until an update is staged."].assert_eq(&told);
+        expect!["n1 is idle: no update waits (no-update). So it has been since 2026-11-30 10:00:00 UTC (2 h ago). It ends when an update is staged or a reboot is asked for. There is nothing for you to do. Next: nothing, until an update is staged or a reboot is asked for."].assert_eq(&told);
     }
 }

@@ -118,6 +118,9 @@ fn write_systems(status: &Status, eyes: &Eyes, out: &mut dyn Write) -> io::Resul
             text.push_str(&format!(", {}", will_end(status, ending)));
         }
         line(out, "Attempt", &text)?;
+        for reason in &attempt.also {
+            more(out, &format!("also for {}", reason.name()))?;
+        }
     }
     if let Some(target) = &status.target {
         let since = status.target_since.map(|since| format!(", waits since {}", eyes.since(since)));
@@ -224,9 +227,9 @@ mod tests {
             &expect![[r#"
                 Node     n1
                 State    idle
-                Reason   no update is staged (no-update)
+                Reason   no update waits (no-update)
                 Since    2026-11-30 10:00:00 UTC (2 h ago)
-                Next     nothing, until an update is staged
+                Next     nothing, until an update is staged or a reboot is asked for
                 Running  42.0 (sha256:4200)
                 Slot     none, http://slots.example:3333, group workers, as 978a225b3d7b40e9acd7ce9b62f68444
                 Cordon   none by the agent
@@ -325,7 +328,7 @@ mod tests {
                 Node     n1
                 State    idle
                 Reason   the drain would not finish (drain-would-block)
-                Next     nothing, until an update is staged
+                Next     nothing, until an update is staged or a reboot is asked for
                 Hold     disk  swap (command, by alice, since 2026-11-30 12:00:00 UTC (20 s ago))
                 Drain    rehearsal 20 s ago: blocked
                            shop/cart-0: disruption budget cart: The disruption budget cart needs 2 healthy pods and has 2 currently

@@ -83,7 +83,7 @@ mod tests {
             progress(&Status::of(&sample::draining())),
             "n1 draining [#######---] 9 of 12 pods gone, 1 blocked: shop/cart-0 (budget cart)"
         );
-        assert_eq!(progress(&Status::of(&sample::idle())), "n1 idle no update is staged");
+        assert_eq!(progress(&Status::of(&sample::idle())), "n1 idle no update waits");
     }
 
     #[test]

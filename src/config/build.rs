@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use crate::lifecycle::{
     AfterRollback, KubernetesPolicy, OnDeadline, OnForeignUncordon, OnUsers, Policy, SlotPolicy,
 };
+use crate::model::Source;
 use crate::schedule::{Openness, Windows, duration_text};
 
 use super::error::ConfigError;
@@ -18,7 +19,7 @@ use super::reading::Reading;
 use super::settings::{
     AgentSettings, CoordinatorSettings, Credentials, DrainSettings, EmptyDir, GroupSettings,
     HealthSettings, MetricsSettings, NodeSettings, RebootSettings, Settings, SlotBackend,
-    SlotServer, UnmanagedPods,
+    SlotServer, UnmanagedPods, UpdateSettings, ZincatiSettings,
 };
 
 /// Builds the settings of keys that are each right by themselves.
@@ -34,6 +35,7 @@ pub(super) fn settings(merged: &Merged) -> Result<Settings, ConfigError> {
         },
         policy: policy(merged)?,
         node: node(merged)?,
+        updates: updates(merged)?,
         slot: slot(merged)?,
         drain: drain(merged)?,
         reboot: RebootSettings { boot_dir: path(merged, "reboot.boot_dir")? },
@@ -45,6 +47,7 @@ pub(super) fn settings(merged: &Merged) -> Result<Settings, ConfigError> {
         metrics: MetricsSettings {
             listen: text(merged, "metrics.listen").and_then(|text| text.parse().ok()),
         },
+        zincati: zincati(merged)?,
         coordinator: coordinator(merged)?,
     })
 }
@@ -72,6 +75,7 @@ pub(super) fn conflicts(merged: &Merged) -> Vec<ConfigError> {
         deadline > time,
         format!("more than settle.time, which is {}", duration_text(time)),
     );
+    update_conflicts(merged, &mut expect);
     let state = path(merged, "agent.state_dir").unwrap_or_default();
     expect(
         &["agent.state_dir"],
@@ -80,12 +84,7 @@ pub(super) fn conflicts(merged: &Merged) -> Vec<ConfigError> {
          and the list of denied updates lie there; not in /run, and not in /etc"
             .to_owned(),
     );
-    let (metrics, listen) = (text(merged, "metrics.listen"), text(merged, "coordinator.listen"));
-    expect(
-        &["metrics.listen", "coordinator.listen"],
-        metrics.is_none() || metrics != listen,
-        "another address than coordinator.listen".to_owned(),
-    );
+    listen_conflicts(merged, &mut expect);
     let grace = get("drain.grace_period");
     expect(&["drain.grace_period"], grace.subsec_nanos() == 0, "whole seconds".to_owned());
     let needs = get("drain.deadline") + get("reboot.estimate");
@@ -101,6 +100,22 @@ pub(super) fn conflicts(merged: &Merged) -> Vec<ConfigError> {
         ),
     );
     errors
+}
+
+/// What must hold between the keys of `[updates]`.
+fn update_conflicts(merged: &Merged, expect: &mut dyn FnMut(&[&'static str], bool, String)) {
+    let named = texts(merged, "updates.sources").unwrap_or_default();
+    let names = |name: &str| named.iter().any(|one| one == name);
+    expect(
+        &["updates.sources"],
+        !names("auto") || named.len() == 1,
+        "\"auto\" alone, or a list without it".to_owned(),
+    );
+    expect(
+        &["updates.sources"],
+        !(names("rpm-ostree") && names("update-engine")),
+        "\"rpm-ostree\" or \"update-engine\": a host has one update system".to_owned(),
+    );
 }
 
 /// What must hold between the keys of `[slot]`.
@@ -130,6 +145,22 @@ fn slot_conflicts(merged: &Merged, expect: &mut dyn FnMut(&[&'static str], bool,
             &[key, "slot.base_url"],
             !(plain_http && set(key)),
             "slot.base_url to begin with https://, or this would protect nothing".to_owned(),
+        );
+    }
+}
+
+/// Two sockets of this program on one host.
+fn listen_conflicts(merged: &Merged, expect: &mut dyn FnMut(&[&'static str], bool, String)) {
+    for (one, other) in [
+        ("metrics.listen", "coordinator.listen"),
+        ("zincati.listen", "coordinator.listen"),
+        ("zincati.listen", "metrics.listen"),
+    ] {
+        let address = text(merged, one);
+        expect(
+            &[one, other],
+            address.is_none() || address != text(merged, other),
+            format!("another address than {other}"),
         );
     }
 }
@@ -182,6 +213,7 @@ fn policy(merged: &Merged) -> Result<Policy, ConfigError> {
         rehearsal_every: get("drain.rehearsal_every")?,
         reboot_estimate: get("reboot.estimate")?,
         shutdown_wait: get("reboot.shutdown_wait")?,
+        zincati: zincati(merged)?.is_some(),
         users: choice(
             merged,
             "reboot.users",
@@ -228,6 +260,14 @@ fn node(merged: &Merged) -> Result<NodeSettings, ConfigError> {
         )?,
         name: text(merged, "node.name"),
     })
+}
+
+fn updates(merged: &Merged) -> Result<UpdateSettings, ConfigError> {
+    let named = texts(merged, "updates.sources")?;
+    let all = [Source::RpmOstree, Source::UpdateEngine];
+    let chosen = all.into_iter().filter(|source| named.iter().any(|name| name == source.name()));
+    let automatic = named.iter().any(|name| name == "auto");
+    Ok(UpdateSettings { sources: (!automatic).then(|| chosen.collect()) })
 }
 
 /// The place of a slot in one text: what must be the same for a release to find it.
@@ -283,6 +323,12 @@ fn drain(merged: &Merged) -> Result<DrainSettings, ConfigError> {
         volume_detach_timeout: duration(merged, "drain.volume_detach_timeout")?,
         budget_retry: duration(merged, "drain.budget_retry")?,
     })
+}
+
+fn zincati(merged: &Merged) -> Result<Option<ZincatiSettings>, ConfigError> {
+    let hold = duration(merged, "zincati.hold")?;
+    let listen = text(merged, "zincati.listen").and_then(|text| text.parse().ok());
+    Ok(listen.map(|listen| ZincatiSettings { listen, hold }))
 }
 
 fn coordinator(merged: &Merged) -> Result<CoordinatorSettings, ConfigError> {

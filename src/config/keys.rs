@@ -49,21 +49,23 @@ pub(super) enum Shape {
 }
 
 /// The tables that keys are in; `windows` is a key without one.
-pub(super) const TABLES: [&str; 10] = [
+pub(super) const TABLES: [&str; 12] = [
     "agent",
     "node",
+    "updates",
     "slot",
     "drain",
     "reboot",
     "settle",
     "attempts",
     "metrics",
+    "zincati",
     "coordinator",
     "windows",
 ];
 
 /// Every key, in the order of `default.toml`.
-pub(super) static KEYS: [Key; 54] = [
+pub(super) static KEYS: [Key; 57] = [
     key("agent.state_dir", Shape::Text(rules::PATH)),
     key("agent.run_dir", Shape::Text(rules::PATH)),
     key("agent.hold_file", Shape::Text(rules::PATH)),
@@ -71,6 +73,7 @@ pub(super) static KEYS: [Key; 54] = [
     key("node.credentials", Shape::Choice(&["kubeconfig", "in-cluster"])),
     key("node.kubeconfig", Shape::OneOrMore(rules::PATH)),
     key("node.name", Shape::Text(rules::NODE_NAME)),
+    key("updates.sources", Shape::OneOrMore(rules::SOURCE)),
     key("slot.backend", Shape::Choice(&["fleetlock", "none"])),
     key("slot.only_node", Shape::Flag),
     key("slot.base_url", Shape::SecretText(rules::BASE_URL)),
@@ -114,6 +117,8 @@ pub(super) static KEYS: [Key; 54] = [
     key("attempts.backoff_max", duration("1s", "7d")),
     key("attempts.after_rollback", Shape::Choice(&["halt", "release"])),
     key("metrics.listen", Shape::Text(rules::LISTEN)),
+    key("zincati.listen", Shape::Text(rules::LOOPBACK)),
+    key("zincati.hold", duration("10s", "28m")),
     key("coordinator.listen", Shape::Text(rules::LISTEN_ANY)),
     key("coordinator.state_dir", Shape::Text(rules::PATH)),
     key("coordinator.run_dir", Shape::Text(rules::PATH)),

@@ -27,7 +27,7 @@ pub(crate) use rules::without_secret;
 pub use settings::{
     AgentSettings, CoordinatorSettings, Credentials, DrainSettings, EmptyDir, GroupSettings,
     HealthSettings, MetricsSettings, NodeSettings, RebootSettings, Settings, SlotBackend,
-    SlotServer, UnmanagedPods,
+    SlotServer, UnmanagedPods, UpdateSettings, ZincatiSettings,
 };
 
 /// Loads the configuration of a host: `{/usr/lib,/run,/etc}/lockkeeper/config.d/*.toml` under

@@ -15,6 +15,12 @@ pub(super) struct Rule {
 pub(super) const PATH: Rule =
     Rule { expected: "an absolute path", holds: |text| text.starts_with('/') && plain(text) };
 
+/// Who may say that a reboot is due.
+pub(super) const SOURCE: Rule = Rule {
+    expected: "\"auto\", \"rpm-ostree\" or \"update-engine\"",
+    holds: |text| ["auto", "rpm-ostree", "update-engine"].contains(&text),
+};
+
 /// A FleetLock server.
 pub(super) const BASE_URL: Rule = Rule {
     expected: "a URL with http:// or https:// and a host, without query and fragment, and without \
@@ -103,6 +109,15 @@ pub(super) const LISTEN: Rule = Rule {
 /// The same, where port 0 (the kernel picks one) has its use in tests.
 pub(super) const LISTEN_ANY: Rule =
     Rule { expected: LISTEN.expected, holds: |text| text.parse::<SocketAddr>().is_ok() };
+
+/// An address that only this host reaches: who may reboot it is known by the caller's user there.
+pub(super) const LOOPBACK: Rule = Rule {
+    expected: "a loopback address and a port, such as \"127.0.0.1:9092\" or \"[::1]:9092\"",
+    holds: |text| {
+        text.parse::<SocketAddr>()
+            .is_ok_and(|address| address.ip().is_loopback() && address.port() != 0)
+    },
+};
 
 /// The name of an extra header: a token that the client does not set itself.
 pub(super) const HEADER_NAME: Rule = Rule {

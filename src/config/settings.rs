@@ -1,12 +1,13 @@
 //! Settings: the configuration once it has been understood. Their types cannot say a wrong thing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::lifecycle::Policy;
+use crate::model::Source;
 
 use super::rules::without_secret;
 
@@ -19,6 +20,8 @@ pub struct Settings {
     pub policy: Policy,
     /// The own Node.
     pub node: NodeSettings,
+    /// Who says that a reboot is due.
+    pub updates: UpdateSettings,
     /// Who hands out the slot; `None`: not configured.
     pub slot: Option<SlotBackend>,
     /// How pods are drained.
@@ -29,6 +32,8 @@ pub struct Settings {
     pub health: HealthSettings,
     /// Where metrics are served.
     pub metrics: MetricsSettings,
+    /// Where Zincati on this host asks the agent; `None`: it does not.
+    pub zincati: Option<ZincatiSettings>,
     /// The coordinator's own part; used by `lockkeeper coordinator` only.
     pub coordinator: CoordinatorSettings,
 }
@@ -61,6 +66,13 @@ pub struct NodeSettings {
     /// Name of the Node; by default the one in the certificate (`system:node:NAME`), else
     /// `$NODE_NAME`, else the host's name.
     pub name: Option<String>,
+}
+
+/// Who says that a reboot is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpdateSettings {
+    /// These; `None`: those that are found on the host.
+    pub sources: Option<BTreeSet<Source>>,
 }
 
 /// Who hands out the slot.
@@ -156,6 +168,16 @@ pub struct HealthSettings {
 pub struct MetricsSettings {
     /// TCP address beside the unix socket; `None`: not at all.
     pub listen: Option<SocketAddr>,
+}
+
+/// The bridge to Zincati: the agent as the FleetLock server of the Zincati on its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZincatiSettings {
+    /// Where it listens; a loopback address.
+    pub listen: SocketAddr,
+    /// How long a call is held open before it is told what is waited for: 10 s to 28 min, since
+    /// Zincati gives up after 30 min.
+    pub hold: Duration,
 }
 
 /// The coordinator.

@@ -11,7 +11,6 @@
 pub mod admin;
 mod desk;
 mod line;
-mod listener;
 mod metrics;
 mod server;
 pub mod slots;
@@ -20,7 +19,7 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 
+pub use crate::listen::BoundedListener;
 pub use desk::{Desk, DeskError, View};
-pub use listener::BoundedListener;
 pub use metrics::Metrics;
 pub use server::{ANSWER_WITHIN, serve};

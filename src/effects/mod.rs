@@ -10,3 +10,4 @@ pub mod host;
 pub mod reboot;
 pub mod slot;
 pub mod store;
+pub mod update_coordinator;

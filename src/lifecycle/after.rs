@@ -166,6 +166,7 @@ impl Heart<'_> {
             }
             Outcome::FinalizeFailed | Outcome::NotFinalized => self.back_off(),
             Outcome::Updated
+            | Outcome::Rebooted
             | Outcome::Yielded
             | Outcome::Withdrawn
             | Outcome::RebootNeverCame

@@ -8,6 +8,7 @@ use super::record::{Cordon, Outcome, Slot, Stage};
 use super::state::Because;
 use super::waiting::Waiting;
 use crate::fleetlock::SlotAnswer;
+use crate::model::Target;
 
 impl Heart<'_> {
     pub(super) fn idle(&mut self) -> Verdict {
@@ -17,13 +18,22 @@ impl Heart<'_> {
         if self.state.record.release_again.is_none() {
             self.state.record.core.cordon = Cordon::None;
         }
-        match self.target() {
-            Err(unknown) => Verdict::Wait(unknown),
-            Ok(None) => Verdict::Wait(Waiting::NoUpdate),
-            Ok(Some(target)) => {
-                self.begin_attempt(target);
+        let reasons = match self.reasons() {
+            Err(unknown) => return Verdict::Wait(unknown),
+            Ok(reasons) => reasons,
+        };
+        let mut reasons = reasons.into_iter();
+        match (reasons.next(), self.state.view.system_trouble.clone()) {
+            (Some(target), _) => {
+                self.begin_attempt(target, reasons.collect());
                 Verdict::Go(Stage::Waiting, Because::UpdateSeen, None)
             }
+            // An update may wait where nobody could look.
+            (None, Some(why)) => Verdict::Wait(Waiting::SystemUnknown(Some(why))),
+            (None, None) if !self.state.reasons().is_empty() => {
+                Verdict::Wait(Waiting::ZincatiHasNotAsked)
+            }
+            (None, None) => Verdict::Wait(Waiting::NoUpdate),
         }
     }
 
@@ -127,21 +137,29 @@ impl Heart<'_> {
     /// The attempt follows what the update system would boot: replaced by a newer update it goes
     /// on with that; withdrawn it ends.
     pub(super) fn follow_target(&mut self) -> Option<Verdict> {
-        let target = match self.target() {
-            Ok(Some(target)) => target,
-            Ok(None) => {
+        let mut reasons = match self.reasons() {
+            Ok(reasons) => reasons.into_iter(),
+            Err(unknown) => return Some(Verdict::Wait(unknown)),
+        };
+        let target = match reasons.next() {
+            Some(target) => target,
+            None => {
                 self.ending(Outcome::Withdrawn, None);
                 let untouched = self.state.record.core.stage == Stage::Waiting;
                 let back = if untouched { Stage::Idle } else { Stage::Yielding };
                 return Some(Verdict::Go(back, Because::UpdateWithdrawn, None));
             }
-            Err(unknown) => return Some(Verdict::Wait(unknown)),
         };
-        if let Some(attempt) = &mut self.state.record.core.attempt {
-            attempt.target = target;
-            return None;
+        let also: Vec<Target> = reasons.collect();
+        match &mut self.state.record.core.attempt {
+            Some(attempt) => {
+                if !attempt.target.is_still(&target) {
+                    attempt.target = target;
+                }
+                attempt.also = also;
+            }
+            None => self.begin_attempt(target, also),
         }
-        self.begin_attempt(target);
         None
     }
 

@@ -113,6 +113,12 @@ impl Heart<'_> {
                 }
             };
         }
+        if self.through_zincati() && !self.state.view.zincati.waits {
+            // It may be gone for minutes: slot and node are looked at anew when it asks.
+            self.state.run.verified = false;
+            self.state.run.confirmed = self.state.run.confirmed.map(|_| Duration::ZERO);
+            return self.until_deadline(Waiting::ZincatiMustAsk);
+        }
         let drained_at = self.state.run.drained_at;
         let oldest = self.now.since_boot.saturating_sub(self.policy.confirm_every).max(drained_at);
         if self.state.run.confirmed.is_none_or(|confirmed| confirmed < oldest) {
@@ -134,14 +140,18 @@ impl Heart<'_> {
     /// The point of no return: from here on the record says that the host may go down.
     fn commit(&mut self) -> Verdict {
         let booted = self.state.view.system.as_ref().and_then(|system| system.booted());
+        let place = booted.and_then(|deployment| deployment.place.clone());
         let booted = booted.map(|deployment| deployment.identity.clone());
         let boot = self.state.boot.clone();
+        let by_zincati = self.through_zincati();
         let record = &mut self.state.record;
         if let Some(attempt) = &mut record.core.attempt {
             if attempt.boot_before.is_none() {
                 attempt.boot_before = Some(boot);
                 attempt.booted_before = booted;
+                attempt.place_before = place;
             }
+            attempt.by_zincati = by_zincati;
             let tries = record.tries.entry(attempt.target.identity.clone()).or_insert(0);
             *tries = tries.saturating_add(1);
         }
@@ -273,6 +283,9 @@ impl Heart<'_> {
         if self.state.run.undo.is_some() {
             return self.undoing(attempt.target);
         }
+        if attempt.by_zincati {
+            return self.left_to_zincati(attempt);
+        }
         if self.state.in_flight.contains(&Lane::Reboot) {
             return Verdict::Wait(Waiting::ShutdownPending);
         }
@@ -316,7 +329,7 @@ impl Heart<'_> {
     }
 
     /// A reboot that was refused before anything changed is no try.
-    fn uncount(&mut self, identity: &str) {
+    pub(super) fn uncount(&mut self, identity: &str) {
         let tries = &mut self.state.record.tries;
         if let Some(count) = tries.get_mut(identity) {
             *count = count.saturating_sub(1);
@@ -327,6 +340,8 @@ impl Heart<'_> {
         if let Some(attempt) = &mut self.state.record.core.attempt {
             attempt.boot_before = None;
             attempt.booted_before = None;
+            attempt.place_before = None;
+            attempt.by_zincati = false;
         }
     }
 

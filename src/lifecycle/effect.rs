@@ -54,6 +54,11 @@ pub enum Effect {
         /// What the next boot is to bring.
         target: Target,
     },
+    /// Tell Zincati that it may finalize the target and reboot.
+    AllowZincati {
+        /// The attempt, for logs.
+        attempt: AttemptId,
+    },
     /// Undo a reboot that did not come: lock the deployment again, restart rpm-ostreed.
     UndoReboot {
         /// What was to be booted.
@@ -99,7 +104,9 @@ impl Effect {
                 Lane::Drain
             }
             Self::RequestSlot { .. } | Self::ReleaseSlot => Lane::Slot,
-            Self::Reboot { .. } | Self::UndoReboot { .. } => Lane::Reboot,
+            Self::Reboot { .. } | Self::AllowZincati { .. } | Self::UndoReboot { .. } => {
+                Lane::Reboot
+            }
             Self::CheckHealth => Lane::Health,
         }
     }
@@ -110,6 +117,7 @@ impl Effect {
             Self::RequestSlot { .. }
             | Self::Cordon { .. }
             | Self::Drain { .. }
+            | Self::AllowZincati { .. }
             | Self::Reboot { .. } => true,
             Self::Inspect
             | Self::ReadBoot

@@ -27,6 +27,11 @@ pub enum Event {
     HoldFile(Option<String>),
     /// logind's `PrepareForShutdown`, or its property at start.
     PreparingForShutdown(bool),
+    /// A call of Zincati for leave to reboot is open, or none is any more; told again for each further
+    /// call.
+    ZincatiWaits(bool),
+    /// Zincati says that it runs and needs no slot: it does so when it begins.
+    ZincatiSteady,
     /// A person said something over the socket.
     Person(Command),
     /// The record could not be written; dangerous effects of that step were not done.
@@ -60,6 +65,8 @@ pub enum Event {
     Verified(Verification),
     /// Outcome of [`super::Effect::Reboot`].
     RebootAnswered(RebootAnswer),
+    /// Outcome of [`super::Effect::AllowZincati`]: whether it was there to hear it.
+    ZincatiAllowed(bool),
     /// Outcome of [`super::Effect::UndoReboot`].
     RebootUndone(Result<(), String>),
     /// Outcome of [`super::Effect::CheckHealth`].
@@ -81,6 +88,8 @@ pub struct NodeView {
     pub mark: Option<String>,
     /// The annotation `lockkeeper.dev/hold`: its text.
     pub hold: Option<String>,
+    /// The annotation `lockkeeper.dev/reboot`: a person asks for a reboot, its text is the reason.
+    pub reboot: Option<String>,
     /// Condition `Ready` is `True`.
     pub ready: bool,
     /// Why it is not, in the Node's own words.
@@ -116,6 +125,15 @@ pub enum Command {
     },
     /// End a hold, or a halt after a rollback.
     Resume,
+    /// Reboot without an update, by the same cycle.
+    Reboot {
+        /// Why, for those who read the status.
+        reason: String,
+        /// Who said so (user name of the caller).
+        by: String,
+    },
+    /// Take a reboot back that was asked for.
+    CancelReboot,
     /// Forget back-off, the attempt count and the denial of the target that waits; rehearse now.
     Retry,
 }
@@ -149,6 +167,11 @@ pub struct HostView {
     pub other_lock_client: Option<String>,
     /// logind prepares a shutdown now.
     pub preparing_for_shutdown: bool,
+    /// update_engine says that its update waits no longer: what it says instead. It takes updates back
+    /// without a word.
+    pub update_withdrawn: Option<String>,
+    /// Programs on this host that would reboot it by themselves, each a sentence that says what to do.
+    pub other_rebooters: Vec<String>,
     /// What is wrong with the configuration on disk: after the reboot it would be all there is.
     pub config_wrong: Option<String>,
     /// What could not be read, and why; any entry closes the gates.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::model::{Source, Target};
 use crate::schedule::{Openness, backoff, jittered};
 
 use super::effect::{Effect, Lane};
@@ -13,6 +14,10 @@ use super::waiting::{HoldOrigin, Waiting};
 
 /// How old a look at the host may be when the slot is asked for.
 const HOST_FRESH: Duration = Duration::from_secs(60);
+
+/// When update_engine has certainly marked the running partition as good: it does so 45 s after its
+/// start, which comes late in a boot.
+const MARKED_GOOD: Duration = Duration::from_secs(120);
 
 /// How often a closed gate is looked at again: not every gate tells when it opens.
 const CLOSED_RECHECK: Duration = Duration::from_secs(15);
@@ -65,7 +70,11 @@ pub(super) fn hold(state: &State) -> Option<Waiting> {
 }
 
 /// The gates that only the host can tell. The first closed one speaks.
-pub(super) fn host_gate(policy: &Policy, host: &HostView) -> Option<Waiting> {
+pub(super) fn host_gate(
+    policy: &Policy,
+    host: &HostView,
+    target: Option<&Target>,
+) -> Option<Waiting> {
     if !host.unreadable.is_empty() {
         return Some(Waiting::HostUnreadable(host.unreadable.clone()));
     }
@@ -78,14 +87,17 @@ pub(super) fn host_gate(policy: &Policy, host: &HostView) -> Option<Waiting> {
     if let Some(server) = &host.other_lock_client {
         return Some(Waiting::OtherLockClient(server.clone()));
     }
-    if host.legacy_lock {
-        return Some(Waiting::LegacyLock);
+    if !host.other_rebooters.is_empty() {
+        return Some(Waiting::OtherRebooter(host.other_rebooters.clone()));
     }
-    if !host.finalize_unit_active {
-        return Some(Waiting::FinalizeUnitInactive);
+    let source = target.map(|target| target.source);
+    if source.is_some_and(Source::is_written_by_the_shutdown)
+        && let Some(why) = writing_gate(policy, host)
+    {
+        return Some(why);
     }
-    if let Some(free) = host.boot_free.filter(|free| *free < policy.boot_free) {
-        return Some(Waiting::BootFull { free, needed: policy.boot_free });
+    if let (Some(Source::UpdateEngine), Some(says)) = (source, &host.update_withdrawn) {
+        return Some(Waiting::UpdateWithdrawn(says.clone()));
     }
     if !policy.windows.is_empty() && !host.clock_synchronised {
         return Some(Waiting::ClockNotSynchronised);
@@ -99,6 +111,18 @@ pub(super) fn host_gate(policy: &Policy, host: &HostView) -> Option<Waiting> {
     None
 }
 
+/// What an update needs that the shutdown has still to write.
+fn writing_gate(policy: &Policy, host: &HostView) -> Option<Waiting> {
+    if host.legacy_lock {
+        return Some(Waiting::LegacyLock);
+    }
+    if !host.finalize_unit_active {
+        return Some(Waiting::FinalizeUnitInactive);
+    }
+    let free = host.boot_free.filter(|free| *free < policy.boot_free)?;
+    Some(Waiting::BootFull { free, needed: policy.boot_free })
+}
+
 impl Heart<'_> {
     /// The gates before the slot is asked for; the cheap ones first, so that a node that is held
     /// or outside its window looks at nothing.
@@ -110,7 +134,7 @@ impl Heart<'_> {
             self.wake_at_wall(until, "the back-off ends");
             return Err(Shut::Closed(Waiting::BackingOff { until }));
         }
-        if !self.passed(Duration::ZERO, self.policy.minimum_uptime, "up long enough") {
+        if !self.passed(Duration::ZERO, self.minimum_uptime(), "up long enough") {
             return Err(Shut::Closed(Waiting::MinimumUptime));
         }
         if self.is_node() {
@@ -173,7 +197,8 @@ impl Heart<'_> {
     /// until a new look finds it open.
     pub(super) fn host_gates(&mut self) -> Result<(), Shut> {
         let known = self.state.view.host.as_ref();
-        let known = known.map(|(host, at)| (host_gate(self.policy, host), *at));
+        let target = self.state.record.core.attempt.as_ref().map(|attempt| &attempt.target);
+        let known = known.map(|(host, at)| (host_gate(self.policy, host, target), *at));
         let (closed, stale) = match known {
             Some((closed, at)) => {
                 let fresh = self.host_fresh(closed.as_ref());
@@ -191,6 +216,15 @@ impl Heart<'_> {
             None if stale => Err(Shut::Asking(Waiting::HostUnknown)),
             None => Ok(()),
         }
+    }
+
+    /// update_engine marks the partition that runs as good some time after its start: a reboot before
+    /// that would fall back from it.
+    fn minimum_uptime(&self) -> Duration {
+        let attempt = self.state.record.core.attempt.as_ref();
+        let flips = attempt.is_some_and(|a| a.target.source == Source::UpdateEngine);
+        let floor = if flips { MARKED_GOOD } else { Duration::ZERO };
+        self.policy.minimum_uptime.max(floor)
     }
 
     /// How old a look may be, by what it found.

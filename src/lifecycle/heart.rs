@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::model::{AttemptId, Now, Target};
+use crate::model::{AttemptId, Now, Source, SystemView, Target};
 use crate::schedule::{backoff, jittered};
 
 use super::effect::{Effect, Lane};
 use super::event::{NodeTrouble, NodeView};
+use super::people;
 use super::policy::{KubernetesPolicy, Policy};
 use super::record::{Attempt, Finished, HISTORY_LENGTH, Outcome, Slot, Stage, StageTime};
 use super::state::{Because, Run, State, Step, Transition, Wake};
@@ -137,8 +138,8 @@ impl<'a> Heart<'a> {
         }
     }
 
-    /// Begins an attempt at `target`.
-    pub(super) fn begin_attempt(&mut self, target: Target) {
+    /// Begins an attempt at `target`; what else asks for it goes along.
+    pub(super) fn begin_attempt(&mut self, target: Target, also: Vec<Target>) {
         let record = &mut self.state.record;
         record.attempts = record.attempts.saturating_add(1);
         record.core.attempt = Some(Attempt {
@@ -146,6 +147,9 @@ impl<'a> Heart<'a> {
             target,
             boot_before: None,
             booted_before: None,
+            place_before: None,
+            by_zincati: false,
+            also,
         });
         record.stages = Vec::new();
         record.ending = None;
@@ -163,8 +167,11 @@ impl<'a> Heart<'a> {
         let (Some(attempt), Some(outcome)) = (record.core.attempt.take(), outcome) else {
             return;
         };
-        if outcome == Outcome::Updated {
-            record.tries.remove(&attempt.target.identity);
+        if matches!(outcome, Outcome::Updated | Outcome::Rebooted) {
+            // A sentinel that asks again at once is no other reason: its reboots count on.
+            if attempt.target.source != Source::Sentinel {
+                record.tries.remove(&attempt.target.identity);
+            }
             record.yields = 0;
             record.backoff_until = None;
         }
@@ -312,12 +319,18 @@ impl<'a> Heart<'a> {
         trouble.or(self.node().err()).unwrap_or(otherwise)
     }
 
-    /// What the update system would boot into, if it is known.
-    pub(super) fn target(&self) -> Result<Option<Target>, Waiting> {
-        match &self.state.view.system {
-            Some(system) => Ok(system.target()),
-            None => Err(Waiting::SystemUnknown(self.state.view.system_trouble.clone())),
+    /// Everything that asks for a reboot, the update that waits first, if it is known. An update that
+    /// Zincati has not asked for yet is none by itself.
+    pub(super) fn reasons(&mut self) -> Result<Vec<Target>, Waiting> {
+        if self.state.view.system.is_none() {
+            return Err(Waiting::SystemUnknown(self.state.view.system_trouble.clone()));
         }
+        let reasons = self.state.reasons();
+        let only_update = reasons.len() == 1 && reasons[0].source.brings_a_system();
+        if self.policy.zincati && only_update && !self.zincati_asks() {
+            return Ok(Vec::new());
+        }
+        Ok(reasons)
     }
 
     pub(super) fn attempt_id(&self) -> Option<AttemptId> {
@@ -326,6 +339,13 @@ impl<'a> Heart<'a> {
 }
 
 impl State {
+    /// Everything that asks for a reboot: the update that waits, files and commands, people.
+    pub fn reasons(&self) -> Vec<Target> {
+        let mut reasons = self.view.system.as_ref().map(SystemView::reasons).unwrap_or_default();
+        reasons.extend(people::wishes(self));
+        reasons
+    }
+
     /// The one place that can take back a slot which may be ours: where it was asked for, else where
     /// `policy` asks. `None`: there is no such slot, or nobody of this record asked for it (a boot
     /// releases what others may have left): then any place will do.

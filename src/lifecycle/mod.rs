@@ -7,6 +7,7 @@ mod effect;
 mod event;
 mod gates;
 mod heart;
+mod node;
 mod people;
 mod policy;
 mod record;
@@ -17,6 +18,7 @@ mod step;
 pub(crate) mod tests;
 mod verdict;
 mod waiting;
+mod zincati;
 
 pub use effect::{Effect, Lane};
 pub use event::{
@@ -28,10 +30,10 @@ pub use policy::{
     AfterRollback, KubernetesPolicy, OnDeadline, OnForeignUncordon, OnUsers, Policy, SlotPolicy,
 };
 pub use record::{
-    Attempt, BootMark, Cordon, Core, Denial, Finished, HISTORY_LENGTH, Hold, Outcome, Record, Slot,
-    Stage, StageTime,
+    Asked, Attempt, BootMark, Cordon, Core, Denial, Finished, HISTORY_LENGTH, Hold, Outcome,
+    Record, Slot, Stage, StageTime,
 };
 pub use recover::start;
-pub use state::{Because, Rehearsed, Run, State, Step, Transition, View, Wake};
+pub use state::{Because, Rehearsed, Run, State, Step, Transition, View, Wake, ZincatiView};
 pub use step::step;
 pub use waiting::{HoldOrigin, Waiting};

@@ -2,8 +2,66 @@
 
 use super::event::Command;
 use super::gates;
+use super::record::Record;
 use super::record::Stage;
 use super::state::State;
+use crate::model::{Source, Target};
+
+/// The origin of a wish in its identity.
+const ANNOTATION: &str = "annotation";
+
+/// Reboots that people ask for and have not had: by command, by an annotation of the Node.
+pub(super) fn wishes(state: &State) -> Vec<Target> {
+    let wish = |origin: &str, text: &str| Target {
+        source: Source::Person,
+        identity: format!("{origin}: {text}"),
+        version: Some(text.to_owned()),
+    };
+    let asked = state.record.asked.as_ref();
+    let asked = asked.map(|asked| wish("command", &asked.reason));
+    let node = state.view.node.as_ref().and_then(|node| node.as_ref().ok());
+    let text = node.and_then(|node| node.reboot.as_ref());
+    let text = text.filter(|text| state.record.fulfilled.as_ref() != Some(text));
+    asked.into_iter().chain(text.map(|text| wish(ANNOTATION, text))).collect()
+}
+
+/// What a boot fulfils: the command, and the annotation that an attempt had seen.
+pub(super) fn fulfil(record: &mut Record) {
+    record.asked = None;
+    let Some(attempt) = &record.core.attempt else { return };
+    let reasons = std::iter::once(&attempt.target).chain(&attempt.also);
+    let prefix = format!("{ANNOTATION}: ");
+    let seen = reasons.filter(|reason| reason.source == Source::Person);
+    if let Some(text) = seen.filter_map(|reason| reason.identity.strip_prefix(&prefix)).next() {
+        record.fulfilled = Some(text.to_owned());
+    }
+}
+
+fn asked(after: &State) -> &'static str {
+    match after.record.core.stage {
+        Stage::Rebooting => "A reboot is under way already.",
+        Stage::Halted => "Asked. The node is halted: `lockkeeper resume` comes first.",
+        Stage::Idle
+        | Stage::Waiting
+        | Stage::Requesting
+        | Stage::Draining
+        | Stage::Settling
+        | Stage::Stuck
+        | Stage::Uncordoning
+        | Stage::Yielding
+        | Stage::Releasing => {
+            "Asked. `lockkeeper status --watch` follows it; `lockkeeper reboot --cancel` takes it back."
+        }
+    }
+}
+
+fn cancelled(before: &State) -> &'static str {
+    match (&before.record.asked, before.record.core.stage) {
+        (None, _) => "No reboot was asked for by command.",
+        (Some(_), Stage::Rebooting) => "Taken back, but the reboot is under way already.",
+        (Some(_), _) => "Taken back.",
+    }
+}
 
 /// The sentences that answer a command, from the states around its step.
 pub fn answer(command: &Command, before: &State, after: &State) -> String {
@@ -11,9 +69,14 @@ pub fn answer(command: &Command, before: &State, after: &State) -> String {
         Command::Hold { .. } => vec![held(before.record.core.stage).to_owned()],
         Command::Resume => vec![resumed(before, after).to_owned()],
         Command::Retry => vec![retried(after).to_owned()],
+        Command::Reboot { .. } => vec![asked(after).to_owned()],
+        Command::CancelReboot => vec![cancelled(before).to_owned()],
     };
     match command {
-        Command::Hold { .. } => {}
+        Command::Hold { .. } | Command::CancelReboot => {}
+        Command::Reboot { .. } => {
+            sentences.extend(gates::hold(after).map(|held| format!("The node is {held}.")));
+        }
         Command::Resume | Command::Retry => {
             sentences.extend(gates::hold(after).map(|held| format!("The node is still {held}.")));
             if after.record.core.stage == Stage::Halted {
@@ -61,7 +124,7 @@ fn resumed(before: &State, after: &State) -> &'static str {
 }
 
 fn retried(after: &State) -> &'static str {
-    let waits = after.view.system.as_ref().and_then(|system| system.target()).is_some();
+    let waits = !after.reasons().is_empty();
     if after.record.core.stage == Stage::Halted {
         "What fell back is allowed again."
     } else if waits {

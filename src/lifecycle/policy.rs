@@ -98,6 +98,8 @@ pub struct Policy {
     pub reboot_estimate: Duration,
     /// How long an accepted reboot may take to begin.
     pub shutdown_wait: Duration,
+    /// Zincati decides when its updates reboot the host, and asks this agent for leave.
+    pub zincati: bool,
     /// Logged-in users.
     pub users: OnUsers,
     /// How long the host must have been up.

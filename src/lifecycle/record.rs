@@ -93,6 +93,15 @@ pub struct Attempt {
     /// Identity that ran then.
     #[serde(default)]
     pub booted_before: Option<String>,
+    /// Where it lay, on hosts with two places for a system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place_before: Option<String>,
+    /// Zincati was told that it may reboot: it does so in its own time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_zincati: bool,
+    /// What else asks for this reboot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Target>,
 }
 
 /// The part that every version of the agent reads.
@@ -130,6 +139,8 @@ pub enum Outcome {
     RebootNeverCame,
     /// The host was rebooted by somebody else before the attempt came to it.
     Interrupted,
+    /// The host was rebooted, as was asked, with no other system behind it.
+    Rebooted,
     /// A third system is booted.
     OtherSystem,
 }
@@ -149,6 +160,17 @@ pub struct Denial {
 /// A hold that a person set by command.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hold {
+    /// Why.
+    pub reason: String,
+    /// Who.
+    pub by: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// A reboot that a person asked for by command.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Asked {
     /// Why.
     pub reason: String,
     /// Who.
@@ -214,6 +236,12 @@ pub struct Record {
     /// A person's hold.
     #[serde(default)]
     pub hold: Option<Hold>,
+    /// A reboot that a person asked for; the next boot fulfils it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
+    /// The request on the Node that a boot has fulfilled, as long as it is still there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fulfilled: Option<String>,
     /// Where the slot was asked for: a slot is given back where it was taken, or not at all.
     #[serde(default)]
     pub slot_at: Option<String>,
@@ -289,6 +317,7 @@ impl Outcome {
             Self::NotFinalized => "not-finalized",
             Self::RebootNeverCame => "reboot-never-came",
             Self::Interrupted => "interrupted",
+            Self::Rebooted => "rebooted",
             Self::OtherSystem => "other-system",
         }
     }

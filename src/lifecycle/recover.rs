@@ -6,6 +6,7 @@ use crate::model::Now;
 
 use super::event::Start;
 use super::heart::Heart;
+use super::people;
 use super::policy::Policy;
 use super::record::{Record, Slot, Stage};
 use super::state::{Because, Run, State, Step, View};
@@ -33,8 +34,19 @@ pub fn start(policy: &Policy, record: Record, start: Start, now: Now) -> Step {
         waiting_since: None,
     };
     state.record.core.boot = Some(start.boot);
+    if same_boot && policy.zincati && state.record.core.attempt.is_some() {
+        // Its call went down with the process before this one: it has still to ask again.
+        state.view.zincati.asked = Some(now.since_boot);
+    }
     if same_boot && state.record.core.stage == Stage::Rebooting {
-        state.run.undo = Some("the agent was restarted between request and reboot".to_owned());
+        let attempt = state.record.core.attempt.as_ref();
+        if attempt.is_some_and(|attempt| attempt.by_zincati) {
+            // It may have leave; what it does with it takes its time, whoever waits for it.
+            state.run.reboot_answered = Some(now.since_boot);
+        } else {
+            let why = "the agent was restarted between request and reboot";
+            state.run.undo = Some(why.to_owned());
+        }
     }
     let mut heart = Heart::new(policy, state, now);
     let asked = matches!(heart.state.record.core.stage, Stage::Requesting | Stage::Draining);
@@ -44,6 +56,7 @@ pub fn start(policy: &Policy, record: Record, start: Start, now: Now) -> Step {
     }
     let halted = heart.state.record.core.stage == Stage::Halted;
     if !same_boot {
+        people::fulfil(&mut heart.state.record);
         if heart.state.record.core.slot == Slot::None {
             // One from before this record, or of another tool under the same id, is released too.
             heart.state.record.core.slot = Slot::Asked;

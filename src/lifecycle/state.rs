@@ -54,6 +54,8 @@ pub struct View {
     pub node: Option<Result<NodeView, NodeTrouble>>,
     /// Text of the hold file.
     pub hold_file: Option<String>,
+    /// What Zincati asks.
+    pub zincati: ZincatiView,
     /// logind is going down.
     pub preparing_for_shutdown: bool,
     /// The host's gates and when they were looked at.
@@ -78,6 +80,15 @@ pub struct View {
     pub slot_answer: Option<SlotAnswer>,
     /// Units and checks.
     pub health: Option<Health>,
+}
+
+/// What Zincati asks of its slot server, which this agent is. Times are `CLOCK_BOOTTIME`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ZincatiView {
+    /// It waits for an answer right now: until it has one, it does not reboot.
+    pub waits: bool,
+    /// When it asked last, or when its last call ended.
+    pub asked: Option<Duration>,
 }
 
 /// The result of a rehearsal.
@@ -118,6 +129,10 @@ pub struct Run {
     pub verified: bool,
     /// The drain was told to stop.
     pub stopping: bool,
+    /// Zincati was gone before it could be told that it may reboot.
+    pub zincati_missed: bool,
+    /// Zincati has begun anew since it was told that it may reboot.
+    pub zincati_restarted: bool,
     /// When the call that reboots was answered, without a refusal.
     pub reboot_answered: Option<Duration>,
     /// The reboot must be undone: why.
@@ -194,6 +209,8 @@ pub enum Because {
     OtherNode,
     /// The reboot was refused.
     RebootRefused,
+    /// Zincati asks again, or was gone before its answer: everything is looked at anew.
+    ZincatiAsksAgain,
     /// The reboot did not come and was undone.
     RebootNeverCame,
     /// The reboot neither comes nor can be undone.
@@ -260,6 +277,7 @@ impl Because {
             Self::ForeignUncordon => "foreign-uncordon",
             Self::OtherNode => "other-node",
             Self::RebootRefused => "reboot-refused",
+            Self::ZincatiAsksAgain => "zincati-asks-again",
             Self::RebootNeverCame => "reboot-never-came",
             Self::RebootUnresolved => "reboot-unresolved",
             Self::NewBoot => "new-boot",

@@ -4,25 +4,21 @@ use std::time::Duration;
 
 use crate::drain::Progress;
 use crate::fleetlock::{ReleaseAnswer, SlotAnswer};
-use crate::model::Now;
+use crate::model::{Now, SENTINEL_PREFIX, SystemView};
 
 use super::effect::Lane;
-use super::event::{
-    Command, CordonAnswer, DrainEnd, Event, NodeTrouble, NodeView, RebootAnswer, Rehearsal,
-    UncordonAnswer, Verification,
-};
+use super::event::{Command, DrainEnd, Event, NodeTrouble, RebootAnswer, Rehearsal, Verification};
 use super::heart::{Heart, later};
+use super::node::{LIFTED, REPLACED};
 use super::policy::Policy;
-use super::record::{Cordon, Hold, Slot, Stage};
+use super::record::{Asked, Hold, Slot, Stage};
 use super::state::{Because, Rehearsed, State, Step};
 
 /// How soon a slot server that is at work is asked again.
 const PENDING_RETRY: Duration = Duration::from_secs(5);
 
-/// What ends a drain at the Node.
-const DELETED: &str = "the Node was deleted";
-const REPLACED: &str = "the Node was deleted and registered again";
-const LIFTED: &str = "somebody made the node schedulable";
+/// A sentinel that comes back sooner after a boot asks for the same reboot once more.
+const SENTINEL_CALM: Duration = Duration::from_secs(3600);
 
 /// The longest `Retry-After` that is obeyed, so that a server cannot stop a node for good.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
@@ -41,14 +37,7 @@ impl Heart<'_> {
             Event::Woke | Event::ClockSet => {}
             Event::PolicyChanged => self.policy_changed(),
             Event::HostChanged => self.state.view.host_changed = true,
-            Event::System(system) => {
-                let before = self.state.view.system.replace(system);
-                self.state.view.system_trouble = None;
-                if before.and_then(|system| system.target()) != self.target().unwrap_or_default() {
-                    // The unit that finalizes and the room on /boot were looked at without it.
-                    self.state.view.host_changed = true;
-                }
-            }
+            Event::System(system) => self.saw_system(system),
             Event::SystemUnreadable(why) => self.state.view.system_trouble = Some(why),
             Event::Node(node) => self.saw_node(node, false),
             Event::NodeTrouble(trouble) => {
@@ -57,6 +46,9 @@ impl Heart<'_> {
             }
             Event::HoldFile(text) => self.state.view.hold_file = text,
             Event::PreparingForShutdown(going) => self.shutdown(going),
+            Event::ZincatiWaits(waits) => self.zincati_waits(waits),
+            Event::ZincatiSteady => self.zincati_begins(),
+            Event::ZincatiAllowed(heard) => self.zincati_allowed(heard),
             Event::Person(command) => self.person(command),
             Event::RecordUnwritable(why) => self.state.unwritable = Some(why),
             Event::RecordWritten => self.state.unwritable = None,
@@ -105,6 +97,23 @@ impl Heart<'_> {
         }
     }
 
+    fn saw_system(&mut self, system: SystemView) {
+        let before = self.state.view.system.replace(system);
+        let now = self.state.view.system.as_ref();
+        self.state.view.system_trouble = None;
+        if before.as_ref().and_then(SystemView::target) != now.and_then(SystemView::target) {
+            // The unit that finalizes and the room on /boot were looked at without it.
+            self.state.view.host_changed = true;
+        }
+        // A sentinel that is gone while the host runs on has had its reboot; one that comes back with
+        // each boot counts on, up to the limit.
+        if let (Some(before), true) = (before, self.now.since_boot >= SENTINEL_CALM) {
+            let gone = |id: &String| !before.wants.iter().any(|want| want.identity == *id);
+            let tries = &mut self.state.record.tries;
+            tries.retain(|id, _| !(id.starts_with(SENTINEL_PREFIX) && gone(id)));
+        }
+    }
+
     // === People and host ===
 
     fn person(&mut self, command: Command) {
@@ -124,9 +133,13 @@ impl Heart<'_> {
                     self.go(Stage::Releasing, Because::Resumed, None);
                 }
             }
+            Command::Reboot { reason, by } => {
+                self.state.record.asked = Some(Asked { reason, by, since: self.now.wall });
+            }
+            Command::CancelReboot => self.state.record.asked = None,
             Command::Retry => {
                 let halted = self.state.record.core.attempt.as_ref().map(|a| a.target.clone());
-                for target in self.target().ok().flatten().into_iter().chain(halted) {
+                for target in self.state.reasons().into_iter().chain(halted) {
                     self.state.record.denied.remove(&target.identity);
                     self.state.record.tries.remove(&target.identity);
                 }
@@ -165,132 +178,6 @@ impl Heart<'_> {
         if was && !going && rebooting && self.state.run.undo.is_none() {
             self.state.run.undo = Some("the shutdown was abandoned".to_owned());
         }
-    }
-
-    // === Node ===
-
-    fn saw_node(&mut self, node: NodeView, fresh: bool) {
-        self.state.record.seen_as_node = true;
-        if self.state.record.core.stage == Stage::Draining {
-            let before = self.state.record.node_uid.as_ref();
-            let other = before.is_some_and(|before| *before != node.uid);
-            let lifted = self.state.run.cordoned && !node.unschedulable;
-            self.state.run.doubt_node = (other || lifted) && !fresh;
-            if fresh && other {
-                self.turn_back(Because::OtherNode, REPLACED);
-            } else if fresh && lifted {
-                self.turn_back(Because::ForeignUncordon, LIFTED);
-            }
-        }
-        self.state.view.node = Some(Ok(node));
-    }
-
-    /// Whether this trouble ends the drain: the Node is gone. Old news of the watch are no proof of it.
-    fn ends_the_drain(&mut self, trouble: &NodeTrouble, fresh: bool) -> bool {
-        let gone = matches!(trouble, NodeTrouble::Missing(_));
-        if !gone || self.state.record.core.stage != Stage::Draining {
-            return false;
-        }
-        self.state.run.doubt_node = !fresh;
-        if fresh {
-            self.turn_back(Because::OtherNode, DELETED);
-        }
-        fresh
-    }
-
-    /// That the Node is gone is an answer; nothing has failed then.
-    fn node_failed_or_gone(&mut self, trouble: NodeTrouble) {
-        if self.ends_the_drain(&trouble, true) {
-            self.lane_ok(Lane::Node);
-        } else {
-            self.node_failed(trouble);
-        }
-    }
-
-    /// The Node is not as the drain needs it. The first such reason is told.
-    fn turn_back(&mut self, because: Because, text: &str) {
-        self.state.run.broken.get_or_insert((because, text.to_owned()));
-    }
-
-    fn read_node(&mut self, answer: Result<NodeView, NodeTrouble>) {
-        match answer {
-            Ok(node) => {
-                self.lane_ok(Lane::Node);
-                self.state.run.node_trouble = None;
-                let stage = self.state.record.core.stage;
-                if stage == Stage::Requesting {
-                    // While a person's cordon is to be put back, the Node does not show it.
-                    if !self.state.record.cordon_owed {
-                        self.note_node(&node);
-                    }
-                } else if stage == Stage::Draining {
-                    // An older agent may have dropped it.
-                    self.state.record.node_uid.get_or_insert(node.uid.clone());
-                }
-                self.saw_node(node, true);
-            }
-            // What the watch showed stands: it tells changes only, and would never take this back.
-            Err(trouble) => self.node_failed_or_gone(trouble),
-        }
-    }
-
-    fn cordoned(&mut self, answer: CordonAnswer) {
-        self.state.run.node_trouble = None;
-        match answer {
-            CordonAnswer::Ours => {
-                self.lane_ok(Lane::Node);
-                self.state.run.cordoned = true;
-                // Also where a person's cordon was lifted before ours came.
-                self.state.record.core.cordon = Cordon::Ours;
-            }
-            CordonAnswer::Foreign => {
-                self.lane_ok(Lane::Node);
-                self.state.run.cordoned = true;
-                // Cordoned by others after the slot was asked for (some slot servers do): it is
-                // neither ours to lift nor a person's to put back.
-                if self.state.record.core.cordon == Cordon::Ours {
-                    self.state.record.core.cordon = Cordon::None;
-                }
-            }
-            CordonAnswer::OtherNode(_) => {
-                self.lane_ok(Lane::Node);
-                self.turn_back(Because::OtherNode, REPLACED);
-            }
-            CordonAnswer::Failed(trouble) => self.node_failed_or_gone(trouble),
-        }
-    }
-
-    fn uncordoned(&mut self, answer: UncordonAnswer) {
-        match answer {
-            // The release may have lifted a person's cordon before the host went down.
-            UncordonAnswer::AlreadySchedulable if self.owes_a_cordon() => {
-                self.lane_ok(Lane::Node);
-                self.state.run.uncordoned = true;
-            }
-            UncordonAnswer::Lifted
-            | UncordonAnswer::AlreadySchedulable
-            | UncordonAnswer::NoNode => {
-                self.lane_ok(Lane::Node);
-                self.state.record.core.cordon = Cordon::None;
-                self.state.run.uncordoned = true;
-            }
-            UncordonAnswer::Foreign => {
-                self.lane_ok(Lane::Node);
-                if self.state.record.core.cordon == Cordon::Ours {
-                    self.state.record.core.cordon = Cordon::None;
-                }
-                self.state.run.uncordoned = true;
-            }
-            UncordonAnswer::Failed(trouble) => self.node_failed(trouble),
-        }
-    }
-
-    /// Whether a person's cordon stood when a slot began to be released: since then some slot servers
-    /// have lifted it.
-    fn owes_a_cordon(&self) -> bool {
-        let record = &self.state.record;
-        let released = record.stages.iter().any(|time| time.stage == Stage::Releasing);
-        (released || record.cordon_owed) && record.core.cordon == Cordon::Foreign
     }
 
     // === Drain ===

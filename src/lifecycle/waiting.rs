@@ -82,6 +82,16 @@ pub enum Waiting {
     MinimumUptime,
     /// Zincati on this host talks to another slot server.
     OtherLockClient(String),
+    /// An update is staged, and Zincati has not asked to reboot into it.
+    ZincatiHasNotAsked,
+    /// All is ready, and Zincati has to ask once more.
+    ZincatiMustAsk,
+    /// Zincati may reboot, and has not begun to.
+    ZincatiMayReboot,
+    /// A program on this host would reboot it by itself: which, and what to do.
+    OtherRebooter(Vec<String>),
+    /// update_engine says that its update waits no longer.
+    UpdateWithdrawn(String),
     /// The host's gates have not been looked at yet.
     HostUnknown,
     /// The host's gates could not be read.
@@ -188,6 +198,11 @@ impl Waiting {
             Self::ConfigWrong(_) => "config-wrong",
             Self::MinimumUptime => "minimum-uptime",
             Self::OtherLockClient(_) => "other-lock-client",
+            Self::ZincatiHasNotAsked => "zincati-has-not-asked",
+            Self::ZincatiMustAsk => "zincati-must-ask",
+            Self::ZincatiMayReboot => "zincati-may-reboot",
+            Self::OtherRebooter(_) => "other-rebooter",
+            Self::UpdateWithdrawn(_) => "update-withdrawn",
             Self::HostUnknown => "host-unknown",
             Self::HostUnreadable(_) => "host-unreadable",
             Self::BackingOff { .. } => "backing-off",
@@ -225,9 +240,9 @@ impl Waiting {
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoUpdate => f.write_str("no update is staged"),
-            Self::SystemUnknown(None) => f.write_str("rpm-ostree has not been read yet"),
-            Self::SystemUnknown(Some(why)) => write!(f, "rpm-ostree cannot be read: {why}"),
+            Self::NoUpdate => f.write_str("no update waits"),
+            Self::SystemUnknown(None) => f.write_str("the update system has not been read yet"),
+            Self::SystemUnknown(Some(why)) => write!(f, "the update system cannot be read: {why}"),
             Self::BootUnknown => f.write_str("finding out what the last boot brought"),
             Self::NoSlotBackend => f.write_str(
                 "no slot backend is configured: set [slot] backend (there is no default)",
@@ -242,9 +257,7 @@ impl fmt::Display for Waiting {
             Self::TargetDenied { target, because } => {
                 write!(f, "{target} is on the deny list: {because}")
             }
-            Self::AttemptLimit { tries } => {
-                write!(f, "the target was tried {tries} times and did not come up")
-            }
+            Self::AttemptLimit { tries } => write!(f, "it was tried {tries} times and still waits"),
             Self::WindowClosed { opens, too_short } => {
                 let what = if *too_short {
                     "the rest of the window is too short for a drain and a reboot"
@@ -284,6 +297,11 @@ impl fmt::Display for Waiting {
             Self::OtherLockClient(server) => {
                 write!(f, "Zincati on this host asks another slot server ({server})")
             }
+            Self::ZincatiHasNotAsked => f.write_str("Zincati has not asked for its update"),
+            Self::ZincatiMustAsk => f.write_str("all is ready, and Zincati has to ask once more"),
+            Self::ZincatiMayReboot => f.write_str("Zincati may reboot, and has not begun to"),
+            Self::OtherRebooter(which) => list(f, which.iter().cloned()),
+            Self::UpdateWithdrawn(says) => write!(f, "no update waits: update_engine says {says}"),
             Self::HostUnknown => f.write_str("the host's gates are being looked at"),
             Self::HostUnreadable(what) => {
                 f.write_str("the host's gates cannot be read: ")?;

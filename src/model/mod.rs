@@ -6,4 +6,6 @@ mod target;
 
 pub use ids::{AttemptId, BootId, IdError, NodeUid};
 pub use now::Now;
-pub use target::{Deployment, Source, SystemView, Target};
+pub use target::{
+    Deployment, Reading, SENTINEL_PREFIX, Source, SystemView, Target, UNKNOWN_VERSION,
+};

@@ -2,9 +2,13 @@
 
 pub mod bus;
 pub mod clock;
+pub mod found;
 pub mod hold_file;
 pub mod inotify;
 pub mod logind;
 pub mod node;
 pub mod rpm_ostree;
+pub mod system;
 pub mod unix;
+pub mod update_engine;
+pub mod zincati;

@@ -20,6 +20,8 @@ use crate::model::{BootId, NodeUid};
 
 /// Annotation: the attempt whose cordon this is.
 pub const CORDONED_BY: &str = "lockkeeper.dev/cordoned-by";
+/// Annotation: a person asks for a reboot, and why.
+pub const REBOOT: &str = "lockkeeper.dev/reboot";
 /// Annotation: a person holds the node, and why.
 pub const HOLD: &str = "lockkeeper.dev/hold";
 
@@ -46,6 +48,7 @@ pub fn view(node: &Node) -> NodeView {
         unschedulable: node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false),
         mark: annotation(CORDONED_BY),
         hold: annotation(HOLD),
+        reboot: annotation(REBOOT),
         ready: is_ready,
         not_ready_because: if is_ready { None } else { Some(not_ready_because(ready)) },
         // A kubelet that has never reported leaves it empty: no boot at all.

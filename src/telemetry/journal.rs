@@ -126,6 +126,11 @@ fn is_passing(waiting: &Waiting) -> bool {
         | Waiting::ConfigWrong(_)
         | Waiting::MinimumUptime
         | Waiting::OtherLockClient(_)
+        | Waiting::OtherRebooter(_)
+        | Waiting::ZincatiHasNotAsked
+        | Waiting::ZincatiMustAsk
+        | Waiting::ZincatiMayReboot
+        | Waiting::UpdateWithdrawn(_)
         | Waiting::HostUnreadable(_)
         | Waiting::BackingOff { .. }
         | Waiting::Node(_)

@@ -58,6 +58,7 @@ impl Message {
                 | Outcome::NotFinalized
                 | Outcome::RebootNeverCame
                 | Outcome::Interrupted
+                | Outcome::Rebooted
                 | Outcome::OtherSystem,
             )
             | Self::Waiting => false,
@@ -91,6 +92,7 @@ fn outcome_id(outcome: Outcome) -> &'static str {
         Outcome::NotFinalized => "27d6e3d7d3444554b13fc32eecf8fdf3",
         Outcome::RebootNeverCame => "ec7e82e8f31b4eb7a8c108e39a95e2dd",
         Outcome::Interrupted => "c7bf43f8059d493aa1be1bd695850345",
+        Outcome::Rebooted => "0a11fd8dbdb1447686cae37b95c0f441",
         Outcome::OtherSystem => "dbd3f1ae1c8e43e69c4b0650d145c40a",
     }
 }
@@ -105,7 +107,7 @@ mod tests {
 
     const CATALOG: &str = include_str!("../../systemd/lockkeeper.catalog");
 
-    const OUTCOMES: [Outcome; 9] = [
+    const OUTCOMES: [Outcome; 10] = [
         Outcome::Updated,
         Outcome::Yielded,
         Outcome::Withdrawn,
@@ -114,6 +116,7 @@ mod tests {
         Outcome::NotFinalized,
         Outcome::RebootNeverCame,
         Outcome::Interrupted,
+        Outcome::Rebooted,
         Outcome::OtherSystem,
     ];
 

@@ -70,6 +70,7 @@ impl World {
             | Effect::Rehearse
             | Effect::Cordon { .. }
             | Effect::VerifyEmpty { .. }
+            | Effect::AllowZincati { .. }
             | Effect::UndoReboot { .. }
             | Effect::CheckHealth
             | Effect::Uncordon
@@ -129,6 +130,8 @@ impl World {
                     Verification::Good
                 })
             }
+            // No Zincati drives these nodes.
+            Effect::AllowZincati { .. } => Event::ZincatiAllowed(false),
             Effect::Reboot { attempt, target } => {
                 self.reboot(at, attempt.as_str(), &target.identity, fails)
             }

@@ -174,6 +174,7 @@ impl Node {
             unschedulable: self.unschedulable,
             mark: self.mark.clone(),
             hold: None,
+            reboot: None,
             ready: self.ready,
             not_ready_because: None,
             boot_id: self.ready.then(|| self.boot_mark().id),
@@ -184,6 +185,7 @@ impl Node {
         let entry = |identity: &String, booted, staged| Deployment {
             identity: identity.clone(),
             version: None,
+            place: None,
             booted,
             staged,
         };
@@ -191,7 +193,7 @@ impl Node {
         deployments.extend(self.staged.iter().map(|staged| entry(staged, false, true)));
         deployments.extend(self.written.iter().map(|written| entry(written, false, false)));
         deployments.push(entry(&self.booted, true, false));
-        SystemView { deployments }
+        SystemView { deployments, ..SystemView::default() }
     }
 
     pub(crate) fn gates(&self) -> HostView {

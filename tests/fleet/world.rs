@@ -123,6 +123,7 @@ fn policy(profile: &Profile, seed: u64) -> Policy {
         rehearsal_every: Duration::from_secs(600),
         reboot_estimate: Duration::from_secs(300),
         shutdown_wait: Duration::from_secs(60),
+        zincati: false,
         users: OnUsers::Wait,
         minimum_uptime: Duration::from_secs(60),
         boot_free: 0,

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use lockkeeper::effects::boot;
 use lockkeeper::effects::reboot::{reboot, undo};
-use lockkeeper::lifecycle::{Event, RebootAnswer};
-use lockkeeper::model::{AttemptId, BootId, Source, SystemView, Target};
+use lockkeeper::lifecycle::RebootAnswer;
+use lockkeeper::model::{AttemptId, BootId, Reading, Source, SystemView, Target};
 use lockkeeper::signals::rpm_ostree::{Options, watch};
+use lockkeeper::signals::system::Heard;
 use tokio::sync::mpsc::Receiver;
 
 use place::Place;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn listen(place: &Place) -> Receiver<Event> {
+fn listen(place: &Place) -> Receiver<Heard> {
     let (events, heard) = tokio::sync::mpsc::channel(8);
     let options =
         Options { debounce: Duration::from_millis(100), ..Options::new(place.host.clone()) };
@@ -24,18 +25,20 @@ fn listen(place: &Place) -> Receiver<Event> {
     heard
 }
 
-async fn next(heard: &mut Receiver<Event>) -> Event {
+async fn next(heard: &mut Receiver<Heard>) -> Heard {
     tokio::time::timeout(PATIENCE, heard.recv()).await.expect("nothing was heard").unwrap()
 }
 
-async fn system(heard: &mut Receiver<Event>) -> SystemView {
-    match next(heard).await {
-        Event::System(view) => view,
+async fn system(heard: &mut Receiver<Heard>) -> SystemView {
+    match next(heard).await.reading {
+        Ok(Reading::Deployments(deployments)) => {
+            SystemView { deployments, ..SystemView::default() }
+        }
         other => panic!("unexpected {other:?}"),
     }
 }
 
-async fn version(heard: &mut Receiver<Event>) -> Option<String> {
+async fn version(heard: &mut Receiver<Heard>) -> Option<String> {
     system(heard).await.target().and_then(|target| target.version)
 }
 
@@ -119,8 +122,8 @@ async fn odd_properties_are_reported_and_not_guessed() {
         place.standin(&["stage", "40.2"]);
         place.standin(&["fault", "set", fault]);
         let mut heard = listen(&place);
-        match next(&mut heard).await {
-            Event::SystemUnreadable(why) => assert!(why.contains(expected), "{fault}: {why}"),
+        match next(&mut heard).await.reading {
+            Err(why) => assert!(why.contains(expected), "{fault}: {why}"),
             other => panic!("{fault}: {other:?}"),
         }
         place.standin(&["fault", "clear", fault]);

@@ -58,6 +58,7 @@ impl World {
             | Waiting::NodeUnknown
             | Waiting::ShuttingDown
             | Waiting::KubeletNotReady(_)
+            | Waiting::ZincatiHasNotAsked
             | Waiting::SlotElsewhere { .. }
             | Waiting::Halted { .. } => true,
             Waiting::Node(_) => {
@@ -82,6 +83,10 @@ impl World {
             | Waiting::MinimumUptime
             | Waiting::OtherLockClient(_)
             | Waiting::HostUnreadable(_)
+            | Waiting::OtherRebooter(_)
+            | Waiting::ZincatiMustAsk
+            | Waiting::ZincatiMayReboot
+            | Waiting::UpdateWithdrawn(_)
             | Waiting::BackingOff { .. }
             | Waiting::Rehearsing
             | Waiting::DrainWouldBlock(_)

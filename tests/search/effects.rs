@@ -82,6 +82,11 @@ pub(crate) fn outcomes(host: &Host, effect: &Effect) -> &'static [Turn] {
             (1, "reboot is refused", Fails),
             (1, "reboot is accepted and never comes", NeverComes),
         ],
+        Effect::AllowZincati { .. } => &[
+            (0, "Zincati has leave", Works),
+            (1, "Zincati has leave, agent killed", WorksAndKilled),
+            (1, "Zincati has hung up", Fails),
+        ],
         Effect::UndoReboot { .. } => &[
             (0, "reboot is undone", Works),
             (1, "reboot is undone, agent killed", WorksAndKilled),
@@ -142,6 +147,7 @@ impl World {
             Effect::Reboot { attempt, target } => {
                 self.ask_reboot(play, at, attempt.as_str(), &target.identity, way)
             }
+            Effect::AllowZincati { .. } => self.allow(play, at, way),
             Effect::UndoReboot { .. } if fails || self.hosts[at].going_down => {
                 Event::RebootUndone(Err("going down".to_owned()))
             }
@@ -246,6 +252,9 @@ impl World {
     }
 
     fn release(&mut self, play: &Play, at: usize, way: Way) -> Event {
+        if self.hosts[at].zincati_may && way != Way::Fails {
+            self.breaks(play, 9, format!("n{at} releases while Zincati may reboot"));
+        }
         if self.holder == Some(at) && way != Way::Fails {
             let host = &self.hosts[at];
             let (unproved, cordoned) =
@@ -295,6 +304,9 @@ impl World {
     }
 
     fn uncordon(&mut self, play: &Play, at: usize, way: Way) -> Event {
+        if self.hosts[at].zincati_may && way != Way::Fails {
+            self.breaks(play, 9, format!("n{at} uncordons while Zincati may reboot"));
+        }
         let host = &mut self.hosts[at];
         let (was, marked) = (host.unschedulable, host.marked);
         let unproved = was && marked && host.down_with_slot && !host.well;
@@ -327,6 +339,46 @@ impl World {
         })
     }
 
+    /// Zincati hears that it may reboot, if it is still there.
+    fn allow(&mut self, play: &Play, at: usize, way: Way) -> Event {
+        self.may_go_down(play, at);
+        let host = &mut self.hosts[at];
+        let heard = way != Way::Fails && host.zincati_waits;
+        host.zincati_waits = false;
+        host.zincati_may |= heard;
+        Event::ZincatiAllowed(heard)
+    }
+
+    /// Zincati finalizes what is staged and reboots. What must hold for that did when it got its leave;
+    /// that nothing is undone since then is a promise of its own.
+    pub(crate) fn zincati_reboots(&mut self, play: &Play, at: usize) {
+        let host = &mut self.hosts[at];
+        host.zincati_may = false;
+        if let Some(target) = host.staged {
+            host.going_down = true;
+            self.count_try(play, at, target);
+        }
+    }
+
+    /// What must hold when this host may go down.
+    fn may_go_down(&mut self, play: &Play, at: usize) {
+        if !self.may_act(at) {
+            self.breaks(play, 1, format!("n{at} reboots without the slot"));
+        }
+        let host = &self.hosts[at];
+        if host.pods && !host.pods_came_late && play.policy.on_deadline != OnDeadline::Reboot {
+            self.breaks(play, 1, format!("n{at} reboots with pods that should have gone"));
+        }
+    }
+
+    fn count_try(&mut self, play: &Play, at: usize, target: &'static str) {
+        let tries = self.hosts[at].tries.entry(target).or_insert(0);
+        *tries += 1;
+        if u32::from(*tries) > play.policy.attempt_limit {
+            self.breaks(play, 5, format!("n{at} reboots into {target} again and again"));
+        }
+    }
+
     fn ask_reboot(
         &mut self,
         play: &Play,
@@ -335,9 +387,7 @@ impl World {
         target: &str,
         way: Way,
     ) -> Event {
-        if !self.may_act(at) {
-            self.breaks(play, 1, format!("n{at} reboots without the slot"));
-        }
+        self.may_go_down(play, at);
         if self.hosts[at].fell_back.contains(&target) {
             self.breaks(play, 7, format!("n{at} reboots into a target that fell back"));
         }
@@ -348,21 +398,13 @@ impl World {
                 self.breaks(play, 5, format!("n{at} reboots twice for {attempt}"));
             }
         }
-        let host = &self.hosts[at];
-        if host.pods && !host.pods_came_late && play.policy.on_deadline != OnDeadline::Reboot {
-            self.breaks(play, 1, format!("n{at} reboots with pods that should have gone"));
-        }
         let host = &mut self.hosts[at];
         host.pods_came_late = false;
         let staged = host.staged.filter(|staged| *staged == target);
         let comes = matches!(way, Way::Works | Way::WorksButAnswerLost | Way::WorksAndKilled);
         host.going_down = comes && staged.is_some();
         if let (true, Some(target)) = (host.going_down, staged) {
-            let tries = host.tries.entry(target).or_insert(0);
-            *tries += 1;
-            if u32::from(*tries) > play.policy.attempt_limit {
-                self.breaks(play, 5, format!("n{at} reboots into {target} again and again"));
-            }
+            self.count_try(play, at, target);
         }
         Event::RebootAnswered(match way {
             Way::Fails => RebootAnswer::Refused("blocked".to_owned()),

@@ -10,7 +10,7 @@ use lockkeeper::lifecycle::{
 };
 use lockkeeper::model::Now;
 
-use crate::rules::{INHIBITED, Kind, ONCE, PLAIN, RELEASING, Rules, SERVER_CORDONS, TWO};
+use crate::rules::{BRIDGED, INHIBITED, Kind, ONCE, PLAIN, RELEASING, Rules, SERVER_CORDONS, TWO};
 use crate::world::Heart;
 
 type StepOf = fn(&Policy, &State, Now, Event) -> Step;
@@ -29,6 +29,7 @@ pub(crate) struct Wrong {
 }
 
 const SERVER_FORGETS: Rules = Rules { kinds: &[Kind::ServerForgets], ..PLAIN };
+const BRIDGE_FORGETS: Rules = Rules { kinds: &[Kind::ServerForgets], ..BRIDGED };
 const NO_FAULT: Rules = Rules { faults: &[0], ..PLAIN };
 
 /// All of them, by promise.
@@ -61,6 +62,16 @@ pub(crate) fn wrong_hearts() -> Vec<Wrong> {
         wrong(7, "forgives what fell back", forgives, RELEASING),
         wrong(8, "never sets its alarm", never_wakes, NO_FAULT),
         wrong(8, "ignores the drain's deadline", ignores_the_deadline, INHIBITED),
+        wrong(
+            1,
+            "gives Zincati leave without confirming the slot",
+            trusts_its_slot,
+            BRIDGE_FORGETS,
+        ),
+        wrong(1, "gives Zincati leave without the last look", believes_in_empty_nodes, BRIDGED),
+        wrong(4, "waits for Zincati for ever", waits_for_ever, BRIDGED),
+        wrong(9, "takes any news for a Zincati that began anew", hears_zincati_begin, BRIDGED),
+        wrong(9, "forgets over a restart that Zincati has leave", forgets_the_leave, BRIDGED),
     ]
 }
 
@@ -84,6 +95,34 @@ fn trusts_its_slot(policy: &Policy, state: &State, now: Now, event: Event) -> St
     let mut state = state.clone();
     if state.run.drained || matches!(event, Event::DrainEnded(_)) {
         state.run.confirmed = Some(now.since_boot);
+    }
+    lifecycle::step(policy, &state, now, event)
+}
+
+fn waits_for_ever(policy: &Policy, state: &State, now: Now, event: Event) -> Step {
+    let mut state = state.clone();
+    if state.run.reboot_answered.is_some() {
+        state.run.reboot_answered = Some(now.since_boot);
+    }
+    lifecycle::step(policy, &state, now, event)
+}
+
+fn hears_zincati_begin(policy: &Policy, state: &State, now: Now, event: Event) -> Step {
+    let event = match event {
+        Event::Node(_) | Event::System(_) if state.run.reboot_answered.is_some() => {
+            Event::ZincatiSteady
+        }
+        other => other,
+    };
+    lifecycle::step(policy, state, now, event)
+}
+
+/// After a restart it undoes what it takes for a reboot of its own.
+fn forgets_the_leave(policy: &Policy, state: &State, now: Now, event: Event) -> Step {
+    let mut state = state.clone();
+    let read = matches!(event, Event::System(_));
+    if read && state.record.core.stage == Stage::Rebooting && state.view.system.is_none() {
+        state.run.undo = Some("the agent was restarted".to_owned());
     }
     lifecycle::step(policy, &state, now, event)
 }

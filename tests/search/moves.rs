@@ -47,7 +47,7 @@ impl World {
         let slot = pending(Lane::Slot) || host.late_grant.is_some();
         let can_fall = self.holder == Some(at) && host.faults > 0;
         let is_down = host.going_down || (host.down_with_slot && host.ready.is_none());
-        let may_go_down = pending(Lane::Reboot) || can_fall;
+        let may_go_down = pending(Lane::Reboot) || host.zincati_may || can_fall;
         let strange = !play.rules.kinds.is_empty();
         if !play.reduced || slot || is_down || may_go_down || strange {
             return Vec::new();
@@ -124,6 +124,11 @@ impl World {
         self.accept(play, at, disk, step);
     }
 
+    fn zincati_asks(&mut self, play: &Play, at: usize) {
+        self.hosts[at].zincati_waits = true;
+        self.deliver(play, at, Event::ZincatiWaits(true));
+    }
+
     fn reboots(&mut self, play: &Play, at: usize, boot: Boot, by_shutdown: bool) {
         let holds = self.holder == Some(at);
         let host = &mut self.hosts[at];
@@ -138,6 +143,7 @@ impl Moves<'_> {
         self.news();
         self.host();
         self.others();
+        self.zincati();
         self.strangers();
         self.effects();
     }
@@ -267,6 +273,43 @@ impl Moves<'_> {
             if awaited && host.agent.is_some() {
                 w.deliver(play, at, Event::Woke);
             }
+        });
+    }
+
+    /// What Zincati does where it decides: it asks, has its answer, and reboots in its own time.
+    fn zincati(&mut self) {
+        let (at, play, host) = (self.at, self.play, &self.world.hosts[self.at]);
+        if !play.rules.zincati || host.going_down || host.ready.is_none() {
+            return;
+        }
+        let idle = !host.zincati_waits && !host.zincati_may && !host.zincati_gone;
+        if idle && host.staged.is_some() && host.agent.is_some() {
+            self.may(0, "Zincati asks", |w| w.zincati_asks(play, at));
+        }
+        if host.zincati_waits {
+            self.may(1, "Zincati hangs up", |w| {
+                w.hosts[at].zincati_waits = false;
+                w.deliver(play, at, Event::ZincatiWaits(false));
+            });
+        }
+        if !host.zincati_may {
+            return;
+        }
+        self.may(0, "Zincati reboots", |w| w.zincati_reboots(play, at));
+        self.may(1, "Zincati is gone", |w| {
+            w.hosts[at].zincati_may = false;
+            w.hosts[at].zincati_gone = true;
+        });
+        if host.agent.is_none() {
+            return;
+        }
+        self.may(1, "Zincati asks again", |w| {
+            w.hosts[at].zincati_may = false;
+            w.zincati_asks(play, at);
+        });
+        self.may(1, "Zincati begins anew", |w| {
+            w.hosts[at].zincati_may = false;
+            w.deliver(play, at, Event::ZincatiSteady);
         });
     }
 

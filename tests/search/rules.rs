@@ -50,6 +50,8 @@ pub(crate) struct Rules {
     pub(crate) prompt: bool,
     /// Further kinds of faults.
     pub(crate) kinds: &'static [Kind],
+    /// Zincati decides when.
+    pub(crate) zincati: bool,
     /// A person cordoned the Nodes before.
     pub(crate) person_cordoned: bool,
     /// The slot server cordons what it grants, and its release lifts any cordon.
@@ -69,6 +71,7 @@ pub(crate) const PLAIN: Rules = Rules {
     rounds: 0,
     prompt: false,
     kinds: &[],
+    zincati: false,
     person_cordoned: false,
     server_cordons: false,
     after_rollback: AfterRollback::Halt,
@@ -122,6 +125,11 @@ pub(crate) const SERVER_CORDONS: Rules = Rules {
     ..rare("one node, a person and the server cordon", &[])
 };
 
+/// Where Zincati decides when. Time passes only when nothing else can happen, since it acts on the leave
+/// that it has, or is gone, long before its time is over.
+pub(crate) const BRIDGED: Rules =
+    Rules { name: "one node, Zincati decides when", zincati: true, prompt: true, ..PLAIN };
+
 /// Where a shutdown is blocked for good.
 pub(crate) const INHIBITED: Rules =
     rare("one node, a program blocks the shutdown", &[Kind::StaysInhibited]);
@@ -172,6 +180,7 @@ impl Rules {
             rehearsal_every: Duration::from_secs(600),
             reboot_estimate: Duration::from_secs(300),
             shutdown_wait: Duration::from_secs(60),
+            zincati: self.zincati,
             users: OnUsers::Wait,
             minimum_uptime: Duration::ZERO,
             boot_free: 0,

@@ -72,6 +72,7 @@ impl Host {
             *at = earlier(*at);
         }
         view.lost_request_ends = view.lost_request_ends.map(earlier);
+        view.zincati.asked = view.zincati.asked.map(earlier);
         run.began = earlier(run.began);
         run.drained_at = earlier(run.drained_at);
         run.confirmed = run.confirmed.map(earlier);
@@ -202,6 +203,7 @@ impl Host {
                 | Effect::ReleaseSlot
                 | Effect::StopDrain
                 | Effect::VerifyEmpty { .. }
+                | Effect::AllowZincati { .. }
                 | Effect::UndoReboot { .. }
                 | Effect::CheckHealth
                 | Effect::Uncordon
@@ -328,12 +330,17 @@ fn shorten_record(record: &mut Record, jumps: bool) {
     }
 }
 
+/// How long the heart takes Zincati for wanting its update.
+const WANTS_IT: Duration = Duration::from_secs(12 * 60);
+
 fn shorten(agent: &mut State, policy: &Policy) {
     let stage = agent.record.core.stage;
     agent.waiting_since = None;
     let (view, run) = (&mut agent.view, &mut agent.run);
     view.progress = None;
     view.lost_request_ends = view.lost_request_ends.map(|ends| ends.max(CLOCK));
+    view.zincati.asked =
+        view.zincati.asked.map(|at| if at + WANTS_IT <= CLOCK { Duration::ZERO } else { at });
     run.node_trouble = None;
     run.release_trouble = None;
     if stage != Stage::Settling || run.began + policy.settle_deadline <= CLOCK {

@@ -135,6 +135,12 @@ pub(crate) struct Host {
     pub(crate) inhibited: bool,
     /// Pods that never leave.
     pub(crate) pods_stay: bool,
+    /// Zincati waits for an answer.
+    pub(crate) zincati_waits: bool,
+    /// Zincati may reboot.
+    pub(crate) zincati_may: bool,
+    /// Zincati does nothing any more in this boot.
+    pub(crate) zincati_gone: bool,
     /// A snapshot of the host: its record and what runs.
     pub(crate) snapshot: Option<(Record, &'static str)>,
 }
@@ -197,6 +203,9 @@ impl Host {
             disk_full: false,
             inhibited: false,
             pods_stay: false,
+            zincati_waits: false,
+            zincati_may: false,
+            zincati_gone: false,
             snapshot: None,
         }
     }
@@ -226,6 +235,7 @@ impl Host {
             unschedulable: self.unschedulable,
             mark: self.marked.then(|| "ours".to_owned()),
             hold: None,
+            reboot: None,
             ready: true,
             not_ready_because: None,
             boot_id: Some(boot_mark(boot).id),
@@ -236,6 +246,7 @@ impl Host {
         let entry = |identity: &str, booted, staged| Deployment {
             identity: identity.to_owned(),
             version: None,
+            place: None,
             booted,
             staged,
         };
@@ -243,7 +254,7 @@ impl Host {
         deployments.extend(self.staged.map(|staged| entry(staged, false, true)));
         deployments.extend(self.written.map(|written| entry(written, false, false)));
         deployments.push(entry(self.booted, true, false));
-        SystemView { deployments }
+        SystemView { deployments, ..SystemView::default() }
     }
 
     pub(crate) fn gates(&self, inhibited: bool) -> HostView {
@@ -269,6 +280,7 @@ impl Host {
         self.pending.clear();
         self.pods_came_late = false;
         self.wake = None;
+        self.zincati_waits = false;
     }
 
     /// The host comes up again.
@@ -293,6 +305,8 @@ impl Host {
             }
         }
         self.going_down = false;
+        self.zincati_may = false;
+        self.zincati_gone = false;
         self.ready = None;
         self.well = false;
         self.draining_since = None;

@@ -73,6 +73,7 @@ fn every_effect_is_told() {
         "drain",
         "stop-drain",
         "verify-empty",
+        "allow-zincati",
         "reboot",
         "undo-reboot",
         "check-health",

@@ -6,7 +6,9 @@ use lockkeeper::lifecycle::{
     BootEvidence, Command, CordonAnswer, DrainEnd, Event, Health, HostView, Inhibitor, Lane,
     NodeTrouble, NodeView, RebootAnswer, Rehearsal, UncordonAnswer, Verification,
 };
-use lockkeeper::model::{BootId, Deployment, NodeUid, SystemView};
+use lockkeeper::model::{
+    BootId, Deployment, NodeUid, SENTINEL_PREFIX, Source, SystemView, Target, UNKNOWN_VERSION,
+};
 
 use crate::words::{Words, number};
 
@@ -92,6 +94,7 @@ fn outcome(w: &mut Words, boot: u32) -> Result<Event, String> {
             "unknown" => RebootAnswer::Unknown("NoReply".to_owned()),
             other => return Err(format!("reboot: {other:?} is no answer")),
         }),
+        "zincati" | "allowed" => zincati(w)?,
         "undone" => Event::RebootUndone(match w.need("ok or failed")?.as_str() {
             "ok" => Ok(()),
             "failed" => Err(w.need("why")?),
@@ -130,25 +133,53 @@ fn one<T: Clone>(w: &mut Words, table: &[(&str, T)]) -> Result<T, String> {
     found.ok_or_else(|| format!("{}: expected {expected}, found {word:?}", w.verb))
 }
 
+/// `zincati asks`, `zincati hangs-up`, `zincati steady`; `allowed heard`, `allowed missed`.
+fn zincati(w: &mut Words) -> Result<Event, String> {
+    one(
+        w,
+        &[
+            ("asks", Event::ZincatiWaits(true)),
+            ("hangs-up", Event::ZincatiWaits(false)),
+            ("steady", Event::ZincatiSteady),
+            ("heard", Event::ZincatiAllowed(true)),
+            ("missed", Event::ZincatiAllowed(false)),
+        ],
+    )
+}
+
 // === Host and system ===
 
-/// `booted=A`, with `staged=B` and `first=C` before it, `then=D` behind it; or `unreadable TEXT`.
+/// `booted=A`, with `staged=B` and `first=C` before it, `then=D` behind it, each with its place as
+/// `A@USR-A`; `of=update-engine` names their source, `want=FILE` a sentinel; or `unreadable TEXT`.
 fn system(w: &mut Words) -> Result<Event, String> {
     if w.flag("unreadable") {
         return Ok(Event::SystemUnreadable(w.need("why")?));
     }
-    let entry = |identity: String, booted, staged| Deployment {
-        identity: identity.clone(),
-        version: Some(identity),
-        booted,
-        staged,
+    let entry = |text: String, booted, staged| {
+        let (identity, place) = match text.split_once('@') {
+            Some((identity, place)) => (identity.to_owned(), Some(place.to_owned())),
+            None => (text, None),
+        };
+        let version = (identity != UNKNOWN_VERSION).then(|| identity.clone());
+        Deployment { identity, version, place, booted, staged }
+    };
+    let source = match w.value("of").as_deref() {
+        None | Some("rpm-ostree") => Source::RpmOstree,
+        Some("update-engine") => Source::UpdateEngine,
+        Some(other) => return Err(format!("of: expected an update system, found {other:?}")),
+    };
+    let want = |file: String| Target {
+        source: Source::Sentinel,
+        identity: format!("{SENTINEL_PREFIX}{file}"),
+        version: Some(format!("packages ({file})")),
     };
     let mut deployments: Vec<Deployment> =
         w.values("staged").into_iter().map(|id| entry(id, false, true)).collect();
     deployments.extend(w.values("first").into_iter().map(|id| entry(id, false, false)));
     deployments.extend(w.value("booted").map(|id| entry(id, true, false)));
     deployments.extend(w.values("then").into_iter().map(|id| entry(id, false, false)));
-    Ok(Event::System(SystemView { deployments }))
+    let wants = w.values("want").into_iter().map(want).collect();
+    Ok(Event::System(SystemView { source, deployments, wants }))
 }
 
 fn host(w: &mut Words) -> Result<HostView, String> {
@@ -169,17 +200,23 @@ fn host(w: &mut Words) -> Result<HostView, String> {
         clock_synchronised: !w.flag("unsynchronised"),
         other_lock_client: w.value("zincati"),
         preparing_for_shutdown: w.flag("preparing"),
+        update_withdrawn: w.value("update-engine"),
+        other_rebooters: w.values("rebooter"),
         unreadable: w.values("unreadable"),
     })
 }
 
-/// `person hold WHY`, `person resume`, `person retry`.
+/// `person hold WHY`, `person reboot WHY`, `person cancel`, `person resume`, `person retry`.
 fn command(w: &mut Words) -> Result<Command, String> {
-    match w.need("hold, resume or retry")?.as_str() {
+    match w.need("hold, reboot, cancel, resume or retry")?.as_str() {
+        "reboot" => Ok(Command::Reboot { reason: w.need("why")?, by: "ada".to_owned() }),
+        "cancel" => Ok(Command::CancelReboot),
         "hold" => Ok(Command::Hold { reason: w.need("why")?, by: "ada".to_owned() }),
         "resume" => Ok(Command::Resume),
         "retry" => Ok(Command::Retry),
-        other => Err(format!("person: expected hold, resume or retry, found {other:?}")),
+        other => {
+            Err(format!("person: expected hold, reboot, cancel, resume or retry, found {other:?}"))
+        }
     }
 }
 
@@ -207,6 +244,7 @@ fn node(w: &mut Words, boot: u32) -> Result<NodeView, String> {
         unschedulable: w.flag("cordoned"),
         mark: w.value("mark"),
         hold: w.value("hold"),
+        reboot: w.value("reboot"),
         ready: w.flag("ready"),
         not_ready_because: w.value("because"),
         boot_id: Some(boot_id(boot)),

@@ -28,6 +28,7 @@ pub(crate) fn first() -> Policy {
         rehearsal_every: minutes(10),
         reboot_estimate: minutes(5),
         shutdown_wait: minutes(1),
+        zincati: false,
         users: OnUsers::Wait,
         minimum_uptime: Duration::ZERO,
         boot_free: 100 << 20,
@@ -91,6 +92,7 @@ fn set(policy: &mut Policy, key: &str, value: &str) -> Result<(), String> {
                 &[("yield", OnForeignUncordon::Yield), ("cordon", OnForeignUncordon::Cordon)],
             )?;
         }
+        "zincati" => policy.zincati = one_of(value, &[("yes", true), ("no", false)])?,
         "users" => {
             policy.users = one_of(value, &[("wait", OnUsers::Wait), ("ignore", OnUsers::Ignore)])?;
         }

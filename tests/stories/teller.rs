@@ -288,12 +288,17 @@ impl<'a> Teller<'a> {
             Event::DrainEnded(_) => (Lane::Drain, |e| matches!(e, Effect::Drain { .. })),
             Event::Verified(_) => (Lane::Drain, |e| matches!(e, Effect::VerifyEmpty { .. })),
             Event::RebootAnswered(_) => (Lane::Reboot, |e| matches!(e, Effect::Reboot { .. })),
+            Event::ZincatiAllowed(_) => {
+                (Lane::Reboot, |e| matches!(e, Effect::AllowZincati { .. }))
+            }
             Event::RebootUndone(_) => (Lane::Reboot, |e| matches!(e, Effect::UndoReboot { .. })),
             Event::HealthChecked(_) => (Lane::Health, |e| *e == Effect::CheckHealth),
             Event::Uncordoned(_) => (Lane::Node, |e| *e == Effect::Uncordon),
             Event::CordonRestored(_) => (Lane::Node, |e| *e == Effect::RestoreCordon),
             Event::NotDone(lane) => (*lane, Effect::needs_record),
             Event::Woke
+            | Event::ZincatiWaits(_)
+            | Event::ZincatiSteady
             | Event::ClockSet
             | Event::HostChanged
             | Event::System(_)
@@ -395,6 +400,7 @@ fn short(effect: &Effect) -> String {
             format!("verify-empty {}{pods}", uid.0)
         }
         Effect::Reboot { attempt, target } => format!("reboot into {target} for {attempt}"),
+        Effect::AllowZincati { attempt } => format!("allow-zincati for {attempt}"),
         Effect::UndoReboot { target } => format!("undo-reboot into {target}"),
         Effect::CheckHealth => "check-health".to_owned(),
         Effect::Uncordon => "uncordon".to_owned(),

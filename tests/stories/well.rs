@@ -27,6 +27,7 @@ pub(crate) fn outcome(effect: &Effect, node: Option<&NodeView>, cordon: Cordon) 
         Effect::StopDrain => Event::DrainEnded(DrainEnd::Stopped),
         Effect::VerifyEmpty { .. } => Event::Verified(Verification::Good),
         Effect::Reboot { .. } => Event::RebootAnswered(RebootAnswer::Accepted),
+        Effect::AllowZincati { .. } => Event::ZincatiAllowed(true),
         Effect::UndoReboot { .. } => Event::RebootUndone(Ok(())),
         Effect::CheckHealth => Event::HealthChecked(Health::Well),
         Effect::Uncordon => Event::Uncordoned(match cordon {

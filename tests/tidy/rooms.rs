@@ -6,19 +6,30 @@ use crate::tree::{File, files, test_files};
 /// Which rooms a room may use, beside itself. The order is a straight line: model, schedule, drain
 /// and fleetlock, lifecycle, config, cluster, signals, effects, agent, cli; beside it, towards
 /// people, admin and telemetry; and the coordinator, which knows nothing of a node.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("model", &[]),
     ("schedule", &["model"]),
     ("drain", &["model", "schedule"]),
     ("fleetlock", &["model", "schedule"]),
     ("lifecycle", &["model", "schedule", "drain", "fleetlock"]),
     ("config", &["model", "schedule", "drain", "fleetlock", "lifecycle"]),
+    ("listen", &[]),
     ("telemetry", &["model", "schedule", "drain", "fleetlock", "lifecycle", "config"]),
     ("admin", &["model", "schedule", "drain", "fleetlock", "lifecycle", "config", "telemetry"]),
     ("cluster", &["model", "schedule", "drain", "fleetlock", "lifecycle", "config", "telemetry"]),
     (
         "signals",
-        &["model", "schedule", "drain", "fleetlock", "lifecycle", "config", "telemetry", "cluster"],
+        &[
+            "model",
+            "schedule",
+            "drain",
+            "fleetlock",
+            "lifecycle",
+            "config",
+            "listen",
+            "telemetry",
+            "cluster",
+        ],
     ),
     (
         "effects",
@@ -50,7 +61,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "effects",
         ],
     ),
-    ("coordinator", &["model", "schedule", "fleetlock", "config", "telemetry"]),
+    ("coordinator", &["model", "schedule", "fleetlock", "config", "listen", "telemetry"]),
     (
         "cli",
         &[

@@ -1,6 +1,6 @@
 //! The defaults, each key's reach, and the file that documents them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use crate::config::*;
 use crate::lifecycle::{
     AfterRollback, KubernetesPolicy, OnDeadline, OnForeignUncordon, OnUsers, Policy, SlotPolicy,
 };
+use crate::model::Source;
 use crate::schedule::{Window, Windows};
 
 use super::{host, load_text, settings};
@@ -25,6 +26,7 @@ fn expected_defaults() -> Settings {
             run_dir: "/run/lockkeeper".into(),
             hold_file: "/etc/lockkeeper/hold".into(),
         },
+        updates: UpdateSettings { sources: None },
         policy: Policy {
             kubernetes: KubernetesPolicy::Auto,
             slot: SlotPolicy::Unset,
@@ -40,6 +42,7 @@ fn expected_defaults() -> Settings {
             rehearsal_every: seconds(600),
             reboot_estimate: seconds(300),
             shutdown_wait: seconds(60),
+            zincati: false,
             users: OnUsers::Wait,
             minimum_uptime: seconds(60),
             boot_free: 20 * 1024 * 1024,
@@ -74,6 +77,7 @@ fn expected_defaults() -> Settings {
             check_timeout: seconds(30),
         },
         metrics: MetricsSettings { listen: None },
+        zincati: None,
         coordinator: CoordinatorSettings {
             listen: "127.0.0.1:9090".parse().unwrap(),
             state_dir: "/var/lib/lockkeeper/coordinator".into(),
@@ -203,6 +207,8 @@ fn every_key_reaches_the_settings() {
     let read = settings(
         r#"
         agent = { state_dir = "/s", run_dir = "/r", hold_file = "/h" }
+        updates.sources = ["update-engine"]
+        metrics.listen = "[::1]:9091"
         [node]
         kubernetes = "required"
         kubeconfig = "/k"
@@ -262,8 +268,9 @@ fn every_key_reaches_the_settings() {
         backoff_first = "17s"
         backoff_max = "18s"
         after_rollback = "release"
-        [metrics]
-        listen = "[::1]:9091"
+        [zincati]
+        listen = "127.0.0.2:9092"
+        hold = "19s"
         [coordinator]
         listen = "0.0.0.0:0"
         state_dir = "/d"
@@ -280,6 +287,7 @@ fn every_key_reaches_the_settings() {
             run_dir: "/r".into(),
             hold_file: "/h".into(),
         },
+        updates: UpdateSettings { sources: Some(BTreeSet::from([Source::UpdateEngine])) },
         policy: Policy {
             kubernetes: KubernetesPolicy::Required,
             slot: SlotPolicy::Server,
@@ -295,6 +303,7 @@ fn every_key_reaches_the_settings() {
             rehearsal_every: seconds(12),
             reboot_estimate: seconds(9),
             shutdown_wait: seconds(10),
+            zincati: true,
             users: OnUsers::Ignore,
             minimum_uptime: seconds(0),
             boot_free: 0,
@@ -336,6 +345,10 @@ fn every_key_reaches_the_settings() {
             check_timeout: seconds(16),
         },
         metrics: MetricsSettings { listen: Some("[::1]:9091".parse().unwrap()) },
+        zincati: Some(ZincatiSettings {
+            listen: "127.0.0.2:9092".parse().unwrap(),
+            hold: seconds(19),
+        }),
         coordinator: CoordinatorSettings {
             listen: "0.0.0.0:0".parse().unwrap(),
             state_dir: "/d".into(),

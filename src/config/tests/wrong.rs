@@ -23,7 +23,7 @@ fn keys_that_nobody_knows() {
         // The same word in another table.
         ("attempts.users = \"wait\"", "1: unknown key attempts.users; did you mean reboot.users?"),
         ("slot.updates = 1", &format!("1: unknown key slot.updates{known}")),
-        ("[updates]\nstrategy = \"fleet_lock\"", &format!("1: unknown key updates{known}")),
+        ("updates.strategy = \"x\"", &format!("1: unknown key updates.strategy{known}")),
         ("\"a b\".c = 1", &format!("1: unknown key \"a b\"{known}")),
         ("slot.\"a\\nb\" = 1", &format!("1: unknown key slot.\"a\\nb\"{known}")),
         (
@@ -178,6 +178,8 @@ fn texts_against_their_rule() {
     let name = "expected the name of a Node (lower-case letters, digits, dots and dashes)";
     let unit = "expected a systemd unit with its suffix, such as \"kubelet.service\"";
     let listen = "expected an IP address and a port, such as \"127.0.0.1:9090\" or \"[::]:9090\"";
+    let loopback =
+        "expected a loopback address and a port, such as \"127.0.0.1:9092\" or \"[::1]:9092\"";
     let table = [
         ("agent.state_dir", "var/lib", path),
         ("agent.state_dir", "", path),
@@ -198,6 +200,10 @@ fn texts_against_their_rule() {
         ("metrics.listen", "127.0.0.1:0", listen),
         ("metrics.listen", "127.0.0.1:65536", listen),
         ("coordinator.listen", "127.0.0.1", listen),
+        ("zincati.listen", "0.0.0.0:9092", loopback),
+        ("zincati.listen", "192.0.2.1:9092", loopback),
+        ("zincati.listen", "[::]:9092", loopback),
+        ("zincati.listen", "[::ffff:127.0.0.1]:9092", loopback),
     ];
     for (key, value, expected) in table {
         check(
@@ -471,8 +477,12 @@ fn what_lies_where_it_does_not_last_is_named() {
         check(&text, &[&format!("1: agent.state_dir: {lasting}")]);
     }
     check(
-        "metrics.listen = \"127.0.0.1:9090\"",
-        &["1: metrics.listen: expected another address than coordinator.listen"],
+        "metrics.listen = \"127.0.0.1:9090\"\nzincati.listen = \"127.0.0.1:9090\"",
+        &[
+            "1: metrics.listen: expected another address than coordinator.listen",
+            "2: zincati.listen: expected another address than coordinator.listen",
+            "2: zincati.listen: expected another address than metrics.listen",
+        ],
     );
 }
 

@@ -18,6 +18,7 @@ fn announcement(stage: Stage, waiting: Waiting) -> Announcement {
         version: Some("42.1".to_owned()),
     };
     Announcement {
+        fulfilled: None,
         stage,
         waiting,
         attempt: attempt.then(|| AttemptId::new(&boot, 1)),

@@ -138,6 +138,8 @@ async fn a_host_in_use_is_described() {
         HostView { boot_free: None, ..view },
         HostView {
             config_wrong: None,
+            update_withdrawn: None,
+            other_rebooters: Vec::new(),
             inhibitors: vec![Inhibitor { who: "backup".to_owned(), why: "because".to_owned() }],
             users: vec!["ada".to_owned(), "core".to_owned(), "root".to_owned()],
             boot_free: None,

@@ -1,25 +1,12 @@
 //! A Zincati on this host that asks a slot server of its own: two would reboot one node.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-
-use crate::config::file::read_text_bounded;
 use crate::config::without_secret;
 use crate::fleetlock::clean_value;
 use crate::signals::bus::systemd::Systemd;
 use crate::signals::bus::{Host, plain};
+use crate::signals::zincati::{fragments, read};
 
 const UNIT: &str = "zincati.service";
-
-/// Where its configuration lies, the stronger behind the weaker: a file of the same name replaces
-/// one of an earlier folder, and files are read in the order of their names.
-const FOLDERS: [&str; 3] =
-    ["/usr/lib/zincati/config.d", "/run/zincati/config.d", "/etc/zincati/config.d"];
-
-/// Largest fragment that is read.
-const FRAGMENT_LENGTH: u64 = 256 * 1024;
 
 /// What Zincati's configuration says about slots.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,7 +30,7 @@ pub(super) async fn other_server(
         return Ok(None);
     }
     let mut merged = Updates::default();
-    for file in fragments(host)? {
+    for file in fragments(&host.root)? {
         let text = read(&file)?;
         merge(&mut merged, &text)
             .map_err(|why| clean_value(&format!("{}: {why}", file.display())))?;
@@ -59,38 +46,6 @@ fn server(updates: Updates, own_server: Option<&str>) -> Option<String> {
     let is_own =
         own_server.is_some_and(|own| own.trim_end_matches('/') == url.trim_end_matches('/'));
     (!is_own).then(|| plain(&without_secret(&url)))
-}
-
-/// The fragments in the order in which Zincati reads them.
-fn fragments(host: &Host) -> Result<Vec<PathBuf>, String> {
-    let mut found: BTreeMap<OsString, PathBuf> = BTreeMap::new();
-    for folder in FOLDERS {
-        let folder = host.path(folder);
-        let entries = match folder.read_dir() {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(error) => return Err(format!("{}: {error}", folder.display())),
-        };
-        for entry in entries {
-            let entry = entry.map_err(|error| format!("{}: {error}", folder.display()))?;
-            let name = entry.file_name();
-            let bytes = name.as_encoded_bytes();
-            if bytes.ends_with(b".toml") && !bytes.starts_with(b".") {
-                found.insert(name, entry.path());
-            }
-        }
-    }
-    Ok(found.into_values().collect())
-}
-
-/// A fragment's text. Devices and the like count as empty: a link to /dev/null masks a fragment.
-fn read(file: &Path) -> Result<String, String> {
-    let failed = |error| format!("{}: {error}", file.display());
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() {
-        return Ok(String::new());
-    }
-    read_text_bounded(file, FRAGMENT_LENGTH).map_err(failed)
 }
 
 /// Later fragments win, key by key.
@@ -124,7 +79,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::signals::bus::Bus;
 
     fn merged(files: &[(&str, &str)], own: Option<&str>) -> Result<Option<String>, String> {
         let root = tempfile::tempdir().unwrap();
@@ -137,9 +91,8 @@ mod tests {
                 fs::write(path, text).unwrap();
             }
         }
-        let host = Host::new(Bus::System, root.path());
         let mut merged = Updates::default();
-        for file in fragments(&host)? {
+        for file in fragments(root.path())? {
             merge(&mut merged, &read(&file)?)?;
         }
         Ok(server(merged, own))

@@ -22,6 +22,7 @@ use crate::signals::logind;
 use crate::signals::rpm_ostree::{
     Entry, NAME, Reading, START_TIMEOUT, SYSROOT, Trouble, ensure_started, read,
 };
+use crate::signals::update_engine;
 
 use super::host::LEGACY_LOCK;
 
@@ -51,6 +52,16 @@ pub async fn reboot(
     let _single = host.reboot.lock().await;
     match target.source {
         Source::RpmOstree => rpm_ostree(host, target, attempt, message).await,
+        // What is written already, or only asks for a boot: every clean reboot applies it.
+        Source::UpdateEngine => match update_engine::status_now(host).await {
+            Ok(status) if status.needs_reboot() => by_logind(host, message).await,
+            Ok(status) => {
+                let why = format!("update_engine says {}", status.operation);
+                RebootAnswer::Refused(why)
+            }
+            Err(why) => RebootAnswer::Refused(why),
+        },
+        Source::Bootc | Source::Sentinel | Source::Person => by_logind(host, message).await,
     }
 }
 
@@ -193,10 +204,8 @@ async fn clear_wall_message(link: &Link) {
     let _: Result<(), BusError> = link.call(logind::MANAGER, "SetWallMessage", &("", false)).await;
 }
 
-/// A plain reboot by logind, for updates that every clean reboot applies. Inhibitors count; a
-/// prepared soft reboot is not taken.
-pub async fn logind_reboot(host: &Host, message: &str) -> RebootAnswer {
-    let _single = host.reboot.lock().await;
+/// A plain reboot by logind. Inhibitors count; a prepared soft reboot is not taken.
+async fn by_logind(host: &Host, message: &str) -> RebootAnswer {
     let link = match begin(host).await {
         Ok(link) => link,
         Err(answer) => return answer,

@@ -10,7 +10,7 @@ use futures::StreamExt;
 use tokio::net::UnixListener;
 use zbus::{Guid, Message, MessageStream, OwnedObjectPath, OwnedVariant, Variant};
 
-use super::{logind_reboot, reboot};
+use super::reboot;
 use crate::lifecycle::RebootAnswer;
 use crate::model::{AttemptId, BootId, Source, Target};
 use crate::signals::bus::Host;
@@ -322,7 +322,9 @@ async fn by_logind(
         }
     })
     .await;
-    let answer = logind_reboot(&Host::new(bus.bus(), "/nowhere"), "because").await;
+    let target = Target { source: Source::Sentinel, ..target("sentinel:/run/reboot-required") };
+    let host = Host::new(bus.bus(), "/nowhere");
+    let answer = reboot(&host, &target, &attempt(), "because").await;
     let flags = flags.lock().unwrap().clone();
     (answer, flags)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::effects::command;
-use crate::model::Target;
+use crate::model::{Source, Target};
 use crate::signals::bus::systemd::{JobEnd, Systemd, restart_unit};
 use crate::signals::bus::{Host, Link, one_line};
 use crate::signals::logind;
@@ -19,7 +19,8 @@ const STATUS: [&str; 3] = ["admin", "status", "--json"];
 const STATUS_LENGTH: usize = 1024 * 1024;
 
 /// Restarts rpm-ostreed, which otherwise refuses every transaction, and locks the target again.
-/// Nothing is done while the host may still go down.
+/// Nothing is done while the host may still go down. Where logind was asked for the reboot, that it
+/// stays up is all there is.
 ///
 /// The restart comes first: a transaction that an agent before this one began may be under way, and
 /// if it came to its reboot behind the lock, the host would go down for nothing.
@@ -30,6 +31,9 @@ pub async fn undo(host: &Host, target: &Target) -> Result<(), String> {
     let _single = host.reboot.lock().await;
     let link = host.bus.connect().await.map_err(|error| error.text())?;
     stays_up(&link).await?;
+    if target.source != Source::RpmOstree {
+        return Ok(());
+    }
     match restart_unit(&host.bus, UNIT, START_TIMEOUT).await {
         Ok(JobEnd::Result(result)) if result == "done" => {}
         Ok(JobEnd::Result(result)) => return Err(format!("restart of {UNIT}: {result}")),

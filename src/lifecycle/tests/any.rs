@@ -10,7 +10,7 @@ use proptest::sample::select;
 
 use super::super::event::{BootEvidence, Event, Health, HostView, NodeView, Rehearsal, Start};
 use super::super::record::{
-    Attempt, BootMark, Cordon, Core, Denial, Finished, Hold, Outcome, Record, Slot, Stage,
+    Asked, Attempt, BootMark, Cordon, Core, Denial, Finished, Hold, Outcome, Record, Slot, Stage,
     StageTime,
 };
 use super::super::{recover, step};
@@ -39,8 +39,15 @@ fn boot() -> impl Strategy<Value = BootMark> {
 }
 
 fn target() -> impl Strategy<Value = Target> {
-    (word(), option::of(word())).prop_map(|(identity, version)| Target {
-        source: Source::RpmOstree,
+    let source = select(vec![
+        Source::RpmOstree,
+        Source::Bootc,
+        Source::UpdateEngine,
+        Source::Sentinel,
+        Source::Person,
+    ]);
+    (source, word(), option::of(word())).prop_map(|(source, identity, version)| Target {
+        source,
         identity,
         version,
     })
@@ -51,12 +58,16 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 fn attempt() -> impl Strategy<Value = Attempt> {
-    (boot(), target(), option::of(boot()), option::of(word())).prop_map(
-        |(boot, target, boot_before, booted_before)| Attempt {
+    let also = proptest::collection::vec(target(), 0..2);
+    (boot(), target(), option::of(boot()), option::of(word()), also).prop_map(
+        |(boot, target, boot_before, booted_before, also)| Attempt {
             id: AttemptId::new(&boot.id, u32::MAX),
             target,
             boot_before,
+            place_before: booted_before.clone(),
+            by_zincati: false,
             booted_before,
+            also,
         },
     )
 }
@@ -116,6 +127,8 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             backoff_until,
             yields,
             hold: (attempts == 1).then_some(hold),
+            asked: flag.then(|| Asked { reason: "disk".to_owned(), by: "ada".to_owned(), since }),
+            fulfilled: ending_detail.clone(),
             slot_at: key_of_slot,
             release_again,
             cordon_owed: flag,
@@ -133,6 +146,7 @@ pub(crate) fn news(boot: &BootMark) -> Vec<Event> {
     let entry = |identity: &str, booted, staged| Deployment {
         identity: identity.to_owned(),
         version: None,
+        place: None,
         booted,
         staged,
     };
@@ -142,13 +156,14 @@ pub(crate) fn news(boot: &BootMark) -> Vec<Event> {
         unschedulable: false,
         mark: None,
         hold: None,
+        reboot: None,
         ready: true,
         not_ready_because: None,
         boot_id: Some(boot.id.clone()),
     };
     let host = HostView { finalize_unit_active: true, ..HostView::default() };
     vec![
-        Event::System(SystemView { deployments }),
+        Event::System(SystemView { deployments, ..SystemView::default() }),
         Event::Node(node),
         Event::Inspected(host),
         Event::Rehearsed(Rehearsal::Passes),

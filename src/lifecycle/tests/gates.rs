@@ -6,6 +6,7 @@ use super::super::event::{HostView, Inhibitor};
 use super::super::gates::host_gate;
 use super::super::policy::{OnUsers, Policy};
 use super::policy;
+use crate::model::{Source, Target};
 use crate::schedule::{Window, Windows};
 
 /// A host with nothing in the way.
@@ -19,15 +20,17 @@ fn blocker() -> Inhibitor {
 
 /// The reason that speaks, or `open`.
 fn speaks(policy: &Policy, host: &HostView) -> &'static str {
-    host_gate(policy, host).map_or("open", |reason| reason.code())
+    let target = Target { source: Source::RpmOstree, identity: "42".to_owned(), version: None };
+    host_gate(policy, host, Some(&target)).map_or("open", |reason| reason.code())
 }
 
 #[test]
 fn every_gate_closes_by_itself() {
     type Change = fn(&mut HostView);
-    let table: [(Change, &str); 12] = [
+    let table: [(Change, &str); 13] = [
         (|_| (), "open"),
         (|host| host.unreadable.push("sessions".to_owned()), "host-unreadable"),
+        (|host| host.other_rebooters.push("locksmithd runs".to_owned()), "other-rebooter"),
         (|host| host.preparing_for_shutdown = true, "shutting-down"),
         (|host| host.other_lock_client = Some("http://h".to_owned()), "other-lock-client"),
         (|host| host.legacy_lock = true, "legacy-lock"),

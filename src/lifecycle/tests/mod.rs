@@ -33,6 +33,7 @@ pub(crate) fn policy(time: Duration) -> Policy {
         rehearsal_every: time,
         reboot_estimate: time,
         shutdown_wait: time,
+        zincati: false,
         users: OnUsers::Wait,
         minimum_uptime: Duration::ZERO,
         boot_free: 1000,

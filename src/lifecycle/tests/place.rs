@@ -63,6 +63,9 @@ fn only_the_attempt_whose_slot_it_is_releases_by_name() {
             target: target.clone(),
             boot_before: None,
             booted_before: None,
+            place_before: None,
+            by_zincati: false,
+            also: Vec::new(),
         });
         state.record.core.stage = stage;
         let named = (stage == Stage::Releasing).then_some(&id);

@@ -10,9 +10,12 @@ fn system(text: &str) -> SystemView {
     let deployment = |word: &str| {
         let identity = word.trim_start_matches(['*', '+']).to_owned();
         let (booted, staged) = (word.starts_with('*'), word.starts_with('+'));
-        Deployment { version: Some(identity.clone()), identity, booted, staged }
+        Deployment { version: Some(identity.clone()), identity, place: None, booted, staged }
     };
-    SystemView { deployments: text.split_whitespace().map(deployment).collect() }
+    SystemView {
+        deployments: text.split_whitespace().map(deployment).collect(),
+        ..SystemView::default()
+    }
 }
 
 /// At 42, from 41; `asked`: its reboot was asked for.
@@ -27,6 +30,9 @@ fn attempt(asked: bool) -> Attempt {
         },
         boot_before: asked.then_some(BootMark { id, soft_reboots: 0 }),
         booted_before: asked.then(|| "41".to_owned()),
+        place_before: None,
+        by_zincati: false,
+        also: Vec::new(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use zbus::{OwnedVariant, Variant};
 
-use crate::model::{Deployment, SystemView};
+use crate::model::Deployment;
 
 /// Longest identity that is taken for one: `sha256:` and 64 digits are 71 characters.
 const IDENTITY_LENGTH: usize = 256;
@@ -88,13 +88,13 @@ pub enum DeploymentsError {
 /// What a decision would hang on cannot be read.
 pub fn parse_deployments(
     list: &[HashMap<String, OwnedVariant>],
-) -> Result<SystemView, DeploymentsError> {
-    Ok(view(&parse_entries(list)?))
+) -> Result<Vec<Deployment>, DeploymentsError> {
+    Ok(self::list(&parse_entries(list)?))
 }
 
 /// What the heart looks at.
-pub(crate) fn view(entries: &[Entry]) -> SystemView {
-    SystemView { deployments: entries.iter().filter_map(Entry::deployment).collect() }
+pub(crate) fn list(entries: &[Entry]) -> Vec<Deployment> {
+    entries.iter().filter_map(Entry::deployment).collect()
 }
 
 /// As [`parse_deployments`], with all names of each deployment.
@@ -141,6 +141,7 @@ impl Entry {
         Some(Deployment {
             identity: self.identity()?.to_owned(),
             version: self.version.clone(),
+            place: None,
             booted: self.booted,
             staged: self.staged,
         })

@@ -29,11 +29,11 @@ pub(crate) use deployments::Entry;
 pub use deployments::{DeploymentsError, parse_deployments};
 use files::Files;
 
-use crate::lifecycle::Event;
-use crate::model::SystemView;
+use crate::model::{self, Deployment, Source};
 use crate::signals::bus::retry::Retry;
 use crate::signals::bus::{BusError, Host, Link};
 use crate::signals::clock;
+use crate::signals::system::Heard;
 
 /// How the update system is watched.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ pub struct Options {
 /// What was told last.
 #[derive(Debug, Default)]
 struct Told {
-    view: Option<SystemView>,
+    deployments: Option<Vec<Deployment>>,
     trouble: Option<String>,
     /// Since when reads fail, `CLOCK_BOOTTIME`.
     failing_since: Option<Duration>,
@@ -99,17 +99,17 @@ impl Options {
 
 /// Tells the deployments whenever they have changed, and lasting trouble. Returns only when nobody
 /// listens any more.
-pub async fn watch(options: Options, events: Sender<Event>) {
+pub async fn watch(options: Options, to: Sender<Heard>) {
     let mut told = Told::default();
     loop {
         let end = tokio::select! {
-            () = events.closed() => return,
-            end = session(&options, &events, &mut told) => end,
+            () = to.closed() => return,
+            end = session(&options, &to, &mut told) => end,
         };
         let Err(trouble) = end;
-        let rest = told.failed(&trouble, &options, &events).await;
+        let rest = told.failed(&trouble, &options, &to).await;
         tokio::select! {
-            () = events.closed() => return,
+            () = to.closed() => return,
             () = sleep(rest) => {}
         }
     }
@@ -118,7 +118,7 @@ pub async fn watch(options: Options, events: Sender<Event>) {
 /// One connection's life.
 async fn session(
     options: &Options,
-    events: &Sender<Event>,
+    to: &Sender<Heard>,
     told: &mut Told,
 ) -> Result<Infallible, Trouble> {
     let link = options.host.bus.connect().await?;
@@ -153,7 +153,7 @@ async fn session(
                 work.due = None;
                 work.last = Some(Instant::now());
                 work.skipped = false;
-                work.reading = Some(begin(options, &link, told.view.is_none()));
+                work.reading = Some(begin(options, &link, told.deployments.is_none()));
             }
             result = finished(&mut work.reading) => {
                 work.reading = None;
@@ -165,10 +165,10 @@ async fn session(
                     }
                     Ok(Reading::Entries(entries)) => {
                         work.busy = false;
-                        told.read(&entries, events).await;
+                        told.read(&entries, to).await;
                     }
                     Err(trouble) => {
-                        work.due = Some(Box::pin(sleep(told.failed(&trouble, options, events).await)));
+                        work.due = Some(Box::pin(sleep(told.failed(&trouble, options, to).await)));
                     }
                 }
             }
@@ -289,18 +289,19 @@ fn says_busy(message: &Message) -> Option<bool> {
 // === impl Told ===
 
 impl Told {
-    async fn read(&mut self, entries: &[Entry], events: &Sender<Event>) {
+    async fn read(&mut self, entries: &[Entry], to: &Sender<Heard>) {
         self.retry.succeeded();
         self.failing_since = None;
-        let view = deployments::view(entries);
+        let deployments = deployments::list(entries);
         let recovered = self.trouble.take().is_some();
         if recovered {
             tracing::info!("the update system can be read again");
         }
-        if recovered || self.view.as_ref() != Some(&view) {
-            self.view = Some(view.clone());
+        if recovered || self.deployments.as_ref() != Some(&deployments) {
+            self.deployments = Some(deployments.clone());
+            let reading = Ok(model::Reading::Deployments(deployments));
             // Nobody listens any more: the caller sees it too.
-            let _ = events.send(Event::System(view)).await;
+            let _ = to.send(Heard { source: Source::RpmOstree, reading }).await;
         }
     }
 
@@ -309,7 +310,7 @@ impl Told {
         &mut self,
         trouble: &Trouble,
         options: &Options,
-        events: &Sender<Event>,
+        to: &Sender<Heard>,
     ) -> Duration {
         let now = clock::since_boot();
         let since = *self.failing_since.get_or_insert(now);
@@ -319,7 +320,7 @@ impl Told {
         if (trouble.is_definite() || lasts) && self.trouble.as_ref() != Some(&text) {
             tracing::warn!(error = text, "the update system cannot be read: {text}");
             self.trouble = Some(text.clone());
-            let _ = events.send(Event::SystemUnreadable(text)).await;
+            let _ = to.send(Heard { source: Source::RpmOstree, reading: Err(text) }).await;
         }
         self.retry.failed()
     }

@@ -8,11 +8,11 @@ use zbus::Variant;
 
 use super::deployments::tests::{dictionary, text};
 use super::{NAME, Options, Reading, SYSROOT, read, watch};
-use crate::lifecycle::Event;
 use crate::signals::bus::Host;
 use crate::signals::bus::fake::{Answer, Fake, error, reply, value};
 use crate::signals::bus::odd::{ANSWERS, KINDS, is_plain, odd, odd_answer};
 use crate::signals::bus::private::PrivateBus;
+use crate::signals::system::Heard;
 
 fn good(called: &str, call: &zbus::Message) -> Answer {
     match called {
@@ -70,7 +70,7 @@ async fn odd_signals_and_those_of_a_stranger_neither_end_nor_deceive_the_watch()
     };
     tokio::spawn(watch(options, events));
     let first = tokio::time::timeout(Duration::from_secs(60), heard.recv()).await.unwrap();
-    assert!(matches!(first, Some(Event::System(_))), "{first:?}");
+    assert!(matches!(first, Some(Heard { reading: Ok(_), .. })), "{first:?}");
     let stranger = Fake::serve(&bus.bus(), "com.example.Stranger", |_, _| None).await;
     let properties = "org.freedesktop.DBus.Properties";
     let none: Vec<String> = Vec::new();

@@ -11,11 +11,11 @@ use zbus::{OwnedObjectPath, Variant};
 
 use super::deployments::tests::{dictionary, text};
 use super::{Hint, NAME, Options, SYSROOT, Work, watch};
-use crate::lifecycle::Event;
-use crate::model::SystemView;
+use crate::model::{Reading, SystemView};
 use crate::signals::bus::Host;
 use crate::signals::bus::fake::{Answer, Fake, error, reply, value};
 use crate::signals::bus::private::PrivateBus;
+use crate::signals::system::Heard;
 
 /// What the daemon has.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ struct Scene {
     bus: PrivateBus,
     root: tempfile::TempDir,
     state: Arc<Mutex<State>>,
-    heard: Receiver<Event>,
+    heard: Receiver<Heard>,
 }
 
 impl Scene {
@@ -64,22 +64,21 @@ impl Scene {
         change(&mut self.state.lock().unwrap());
     }
 
-    async fn next(&mut self) -> Event {
+    async fn next(&mut self) -> Heard {
         tokio::time::timeout(Duration::from_secs(30), self.heard.recv()).await.unwrap().unwrap()
     }
 
     async fn system(&mut self) -> SystemView {
-        match self.next().await {
-            Event::System(view) => view,
+        match self.next().await.reading {
+            Ok(Reading::Deployments(deployments)) => {
+                SystemView { deployments, ..SystemView::default() }
+            }
             other => panic!("unexpected {other:?}"),
         }
     }
 
     async fn unreadable(&mut self) -> String {
-        match self.next().await {
-            Event::SystemUnreadable(why) => why,
-            other => panic!("unexpected {other:?}"),
-        }
+        self.next().await.reading.unwrap_err()
     }
 
     async fn staged(&mut self) -> Option<String> {
@@ -140,10 +139,13 @@ async fn a_signal_leads_to_one_read_and_only_a_change_is_told() {
     let daemon = scene.daemon().await;
     // The watch may have looked before the daemon had its name.
     let mut first = scene.next().await;
-    if matches!(first, Event::SystemUnreadable(_)) {
+    if first.reading.is_err() {
         first = scene.next().await;
     }
-    let Event::System(view) = first else { panic!("unexpected {first:?}") };
+    let Ok(Reading::Deployments(deployments)) = first.reading else {
+        panic!("unexpected {first:?}")
+    };
+    let view = SystemView { deployments, ..SystemView::default() };
     assert_eq!(view.target(), None);
     assert_eq!(view.booted().map(|one| one.identity.as_str()), Some("run"));
 
@@ -182,7 +184,7 @@ async fn a_stranger_is_not_believed() {
     let bus = PrivateBus::start();
     let mut scene = Scene::new(bus);
     let daemon = scene.daemon().await;
-    while !matches!(scene.next().await, Event::System(_)) {}
+    while scene.next().await.reading.is_err() {}
     let stranger = Fake::serve(&scene.bus.bus(), "com.example.Stranger", |_, _| None).await;
 
     scene.set(|state| state.staged = Some("new"));
@@ -205,7 +207,7 @@ async fn a_transaction_puts_the_read_off() {
     let bus = PrivateBus::start();
     let mut scene = Scene::new(bus);
     let daemon = scene.daemon().await;
-    while !matches!(scene.next().await, Event::System(_)) {}
+    while scene.next().await.reading.is_err() {}
     let reads = daemon.count("Get:Deployments");
 
     scene.set(|state| state.busy = true);
@@ -226,7 +228,7 @@ async fn a_transaction_that_its_daemon_takes_along_still_leads_to_a_read() {
     let bus = PrivateBus::start();
     let mut scene = Scene::new(bus);
     let daemon = scene.daemon().await;
-    while !matches!(scene.next().await, Event::System(_)) {}
+    while scene.next().await.reading.is_err() {}
     scene.set(|state| state.busy = true);
     changed(&daemon, None, &[active("upgrade")]).await;
     daemon.leave().await;
@@ -242,7 +244,7 @@ async fn a_daemon_that_leaves_is_not_called_back_and_its_successor_is_read() {
     let bus = PrivateBus::start();
     let mut scene = Scene::new(bus);
     let daemon = scene.daemon().await;
-    while !matches!(scene.next().await, Event::System(_)) {}
+    while scene.next().await.reading.is_err() {}
     daemon.leave().await;
     tokio::time::sleep(Duration::from_millis(400)).await;
     // A call would have failed, and that would have been told.
@@ -258,7 +260,7 @@ async fn files_tell_what_no_signal_does() {
     let bus = PrivateBus::start();
     let mut scene = Scene::new(bus);
     let _daemon = scene.daemon().await;
-    while !matches!(scene.next().await, Event::System(_)) {}
+    while scene.next().await.reading.is_err() {}
     let run = scene.root.path().join("run");
 
     // The folder comes, then files in it by rename, then the time of the other folder.
@@ -299,7 +301,7 @@ async fn lost_replies_are_kept_quiet_and_odd_types_are_not() {
     // It has its name before the watch's first call in most runs; either way nothing is told of
     // the lost replies.
     let daemon = scene.daemon().await;
-    while !matches!(scene.next().await, Event::System(_)) {}
+    while scene.next().await.reading.is_err() {}
 
     scene.set(|state| (state.no_reply, state.staged) = (2, Some("new")));
     changed(&daemon, None, &[]).await;
@@ -321,18 +323,19 @@ async fn a_bus_that_restarts_is_found_again() {
     let bus = PrivateBus::start();
     let mut scene = Scene::new(bus);
     let daemon = scene.daemon().await;
-    while !matches!(scene.next().await, Event::System(_)) {}
+    while scene.next().await.reading.is_err() {}
     scene.bus.restart();
     drop(daemon);
     scene.set(|state| state.staged = Some("new"));
     let _daemon = scene.daemon().await;
     loop {
-        match scene.next().await {
-            Event::System(view) => {
+        match scene.next().await.reading {
+            Ok(Reading::Deployments(deployments)) => {
+                let view = SystemView { deployments, ..SystemView::default() };
                 assert_eq!(view.target().unwrap().identity, "new");
                 return;
             }
-            Event::SystemUnreadable(_) => {}
+            Err(_) => {}
             other => panic!("unexpected {other:?}"),
         }
     }

@@ -25,8 +25,7 @@ pub(crate) fn text(text: &str) -> Variant<'static> {
 fn shown(list: &[Dictionary]) -> String {
     match parse_deployments(list) {
         Err(error) => format!("error: {error}"),
-        Ok(view) => view
-            .deployments
+        Ok(deployments) => deployments
             .iter()
             .map(|one| {
                 let version = one.version.as_deref().unwrap_or("-");
@@ -149,10 +148,10 @@ proptest! {
         )
     ) {
         let list: Vec<Dictionary> = list.iter().map(|entries| dictionary(entries)).collect();
-        if let Ok(view) = parse_deployments(&list) {
-            prop_assert!(view.deployments.iter().filter(|one| one.booted).count() == 1);
-            prop_assert!(view.deployments.iter().skip(1).all(|one| !one.staged));
-            for one in &view.deployments {
+        if let Ok(deployments) = parse_deployments(&list) {
+            prop_assert!(deployments.iter().filter(|one| one.booted).count() == 1);
+            prop_assert!(deployments.iter().skip(1).all(|one| !one.staged));
+            for one in &deployments {
                 prop_assert!(!one.identity.is_empty() && one.identity.len() <= 256);
             }
         }

@@ -1,7 +1,7 @@
-//! A stand-in for rpm-ostreed and ostree, for hosts of the lab and for tests of the agent.
+//! A stand-in for rpm-ostreed, ostree and Zincati, for hosts of the lab and for tests of the agent.
 //!
-//! One binary that acts by the name it is called with: `rpm-ostree`, `ostree`, `rpm-ostreed` or
-//! `standin`; the first argument of `standin` may be one of these names, too. Everything lies
+//! One binary that acts by the name it is called with: `rpm-ostree`, `ostree`, `rpm-ostreed`,
+//! `zincati` or `standin`; the first argument of `standin` may be one of these names, too. Everything lies
 //! below one root, `/` or what `--root DIR` in front or `STANDIN_ROOT` says.
 
 mod admin;
@@ -19,6 +19,8 @@ mod paths;
 mod rpm_ostree;
 mod stage;
 mod state;
+mod zincati;
+mod zincati_program;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -50,7 +52,7 @@ fn run() -> Result<ExitCode> {
     let mut name = called(arguments.first());
     if name == "standin"
         && let Some(role) = arguments.get(1).and_then(|role| role.to_str())
-        && matches!(role, "ostree" | "rpm-ostree" | "rpm-ostreed")
+        && matches!(role, "ostree" | "rpm-ostree" | "rpm-ostreed" | "zincati")
     {
         name = role.to_owned();
         arguments.remove(0);
@@ -64,6 +66,10 @@ fn run() -> Result<ExitCode> {
         },
         "rpm-ostree" => match rpm_ostree::Arguments::try_parse_from(&arguments) {
             Ok(arguments) => runtime.block_on(rpm_ostree::run(&paths, &arguments))?,
+            Err(error) => return usage(&error),
+        },
+        "zincati" => match zincati_program::Arguments::try_parse_from(&arguments) {
+            Ok(arguments) => runtime.block_on(zincati_program::run(&paths, &arguments))?,
             Err(error) => return usage(&error),
         },
         _ => match admin::Arguments::try_parse_from(&arguments) {

@@ -51,7 +51,7 @@ fn a_root_gets_all_and_keeps_its_deployments() {
             }
         }
     }
-    assert_eq!(programs, 6);
+    assert_eq!(programs, 7);
     for folder in
         ["sysinit.target.wants", "multi-user.target.wants", "boot-complete.target.requires"]
     {

@@ -109,7 +109,7 @@ impl Host {
         assert!(line.starts_with("unix:"), "the bus did not come up: {line:?}");
     }
 
-    fn environment(&self, command: &mut Command) {
+    pub fn environment(&self, command: &mut Command) {
         command
             .env("STANDIN_ROOT", self.path("root"))
             .env("STANDIN_SYSTEMCTL", self.path("systemctl"))
