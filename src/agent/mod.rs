@@ -109,14 +109,6 @@ fn tell_zincati(desk: &Desk, step: &Step) {
     }
 }
 
-/// Never, where there is no ticker.
-async fn tick(ticker: &mut Option<clock::Ticker>) {
-    match ticker {
-        Some(ticker) => ticker.tick().await,
-        None => std::future::pending().await,
-    }
-}
-
 impl Agent {
     async fn serve(
         &mut self,
@@ -147,7 +139,7 @@ impl Agent {
                     self.awake = false;
                     self.feed(Event::Woke).await;
                 }
-                () = tick(&mut watchdog) => self.notifier.watchdog(),
+                () = clock::tick(&mut watchdog) => self.notifier.watchdog(),
                 ended = sources.join_next() => {
                     anyhow::bail!("a source of events ended: {ended:?}");
                 }
@@ -351,12 +343,15 @@ impl Agent {
             tracing::error!("the old configuration stays: {why}");
             return self.config_trouble(Some(format!("{NOT_IN_USE} {why}")));
         }
-        new.policy.zincati = old.policy.zincati;
+        if old.zincati != new.zincati {
+            (new.zincati, new.policy.zincati) = (old.zincati, old.policy.zincati);
+            tracing::warn!("[zincati] changes with the next start only");
+        }
         if old.policy.kubernetes != new.policy.kubernetes {
             new.policy.kubernetes = old.policy.kubernetes;
             tracing::warn!("[node] kubernetes changes with the next start only");
         }
-        match Hands::new(new, self.hands.host.clone(), self.state.boot.id.clone()) {
+        match self.hands.with(new) {
             Ok(hands) => {
                 if old.node != hands.settings.node {
                     tracing::warn!("[node] changes with the next start only");
@@ -364,13 +359,6 @@ impl Agent {
                 if old.updates != hands.settings.updates {
                     tracing::warn!("[updates] changes with the next start only");
                 }
-                let (cluster, sources) = (self.hands.cluster.clone(), self.hands.sources.clone());
-                let coordinator = self.hands.coordinator.clone();
-                let zincati = self.hands.zincati.clone();
-                if old.zincati != hands.settings.zincati {
-                    tracing::warn!("[zincati] changes with the next start only");
-                }
-                let hands = Hands { cluster, sources, coordinator, zincati, ..hands };
                 self.policy = hands.settings.policy.clone();
                 self.hands = hands;
                 tracing::info!("the configuration was loaded anew");

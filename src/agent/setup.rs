@@ -58,6 +58,12 @@ impl Hands {
             releases_for,
         })
     }
+
+    /// The same under other settings; what was begun at the start goes on as it is.
+    pub(super) fn with(&self, settings: Settings) -> Result<Self, SlotError> {
+        let slot = SlotClient::new(settings.slot.as_ref())?;
+        Ok(Self { settings: Arc::new(settings), slot, ..self.clone() })
+    }
 }
 
 pub(super) async fn prepare(root: PathBuf) -> anyhow::Result<Ready> {

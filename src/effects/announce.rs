@@ -14,10 +14,9 @@ use crate::cluster::{Cluster, Retry};
 use crate::lifecycle::{NodeTrouble, Stage, Transition, Waiting};
 use crate::model::{AttemptId, NodeUid, Target};
 use crate::signals::clock;
-use crate::signals::node::{REBOOT, view};
 
 use super::cordon::FIELD_MANAGER;
-use words::{condition_patch, event, news_patch, state_patch};
+use words::{condition_patch, event, fulfilled_patch, news_patch, state_patch};
 
 mod words;
 
@@ -44,7 +43,7 @@ pub struct Announcement {
     pub target: Option<Target>,
     /// Since when it waits for this.
     pub since: Option<Timestamp>,
-    /// The request for a reboot (annotation [`REBOOT`]) that a boot has fulfilled: it is taken away.
+    /// The request for a reboot (annotation [`crate::signals::node::REBOOT`]) that a boot has fulfilled: it is taken away.
     pub fulfilled: Option<String>,
 }
 
@@ -173,7 +172,10 @@ async fn show(
         cluster.bounded(api.patch(&name, &params, &patch)).await.map_err(trouble)
     };
     if let Some(text) = &announcement.fulfilled {
-        take_away(cluster, &api, &name, text).await?;
+        let node = cluster.bounded(api.get(&name)).await.map_err(trouble)?;
+        if let Some(patch) = fulfilled_patch(&node, text) {
+            write(patch).await?;
+        }
     }
     let node = if let Some(patch) = shown.and_then(|shown| news_patch(shown, announcement)) {
         write(patch).await?
@@ -189,28 +191,6 @@ async fn show(
         let patch = Patch::Strategic(patch);
         cluster.bounded(api.patch_status(&name, &params, &patch)).await.map_err(trouble)?;
     }
-    Ok(())
-}
-
-/// Takes a request for a reboot away, unless it was written anew.
-async fn take_away(
-    cluster: &Cluster,
-    api: &Api<Node>,
-    name: &str,
-    text: &str,
-) -> Result<(), NodeTrouble> {
-    let trouble = |error: kube::Error| cluster.explain(&error);
-    let node = cluster.bounded(api.get(name)).await.map_err(trouble)?;
-    if view(&node).reboot.as_deref() != Some(text) {
-        return Ok(());
-    }
-    let patch = serde_json::json!({ "metadata": {
-        "annotations": { REBOOT: null },
-        "resourceVersion": node.metadata.resource_version,
-    } });
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..Default::default() };
-    let patch = Patch::Merge(patch);
-    cluster.bounded(api.patch(name, &params, &patch)).await.map_err(trouble)?;
     Ok(())
 }
 

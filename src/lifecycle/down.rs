@@ -283,27 +283,43 @@ impl Heart<'_> {
         if self.state.run.undo.is_some() {
             return self.undoing(attempt.target);
         }
-        if attempt.by_zincati {
-            return self.left_to_zincati(attempt);
-        }
+        let by_zincati = attempt.by_zincati;
+        let pending = if by_zincati { Waiting::ZincatiMayReboot } else { Waiting::ShutdownPending };
         if self.state.in_flight.contains(&Lane::Reboot) {
-            return Verdict::Wait(Waiting::ShutdownPending);
+            return Verdict::Wait(pending);
+        }
+        if by_zincati && let Some(verdict) = self.zincati_turns(&attempt.target) {
+            return verdict;
         }
         if let Some(answered) = self.state.run.reboot_answered {
-            if self.passed(answered, self.policy.shutdown_wait, "the reboot should have begun") {
-                let wait = self.policy.shutdown_wait.as_secs();
-                self.state.run.undo = Some(format!("no shutdown began within {wait} s"));
-                return self.undoing(attempt.target);
-            }
-            return Verdict::Wait(Waiting::ShutdownPending);
+            return match self.never_came(by_zincati, answered) {
+                Some(why) => {
+                    self.state.run.undo = Some(why);
+                    self.undoing(attempt.target)
+                }
+                None => Verdict::Wait(pending),
+            };
         }
         let (id, target) = (attempt.id, attempt.target);
         if self.state.unwritable.is_some() {
             self.uncount(&target.identity);
             return self.give_up(Because::RecordUnwritable, "nothing was asked for".to_owned());
         }
-        self.launch(Effect::Reboot { attempt: id, target });
-        Verdict::Wait(Waiting::ShutdownPending)
+        self.launch(match by_zincati {
+            true => Effect::AllowZincati { attempt: id },
+            false => Effect::Reboot { attempt: id, target },
+        });
+        Verdict::Wait(pending)
+    }
+
+    /// Why a reboot that was asked for is not expected any more; else the agent is woken when it is.
+    fn never_came(&mut self, by_zincati: bool, answered: Duration) -> Option<String> {
+        if by_zincati {
+            return self.zincati_never_came(answered);
+        }
+        let wait = self.policy.shutdown_wait;
+        let passed = self.passed(answered, wait, "the reboot should have begun");
+        passed.then(|| format!("no shutdown began within {} s", wait.as_secs()))
     }
 
     /// Makes a reboot that did not come undone; only then may the node serve again.

@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use super::effect::{Effect, Lane};
+use super::effect::Lane;
 use super::heart::{Heart, Verdict};
-use super::record::{Attempt, Outcome, Stage};
+use super::record::{Outcome, Stage};
 use super::state::Because;
-use super::waiting::Waiting;
+use crate::model::Target;
 
 /// How long Zincati wants its update after it has asked: it asks every 300 to 330 s while it is denied
 /// (its `agent.timing` and jitter), and one call may be lost.
@@ -60,37 +60,25 @@ impl Heart<'_> {
         }
     }
 
-    /// The leave is given, and then it is Zincati's turn.
-    pub(super) fn left_to_zincati(&mut self, attempt: Attempt) -> Verdict {
-        if self.state.in_flight.contains(&Lane::Reboot) {
-            return Verdict::Wait(Waiting::ZincatiMayReboot);
+    /// What takes its leave back, or says that it had none: until it asks again it does not reboot.
+    pub(super) fn zincati_turns(&mut self, target: &Target) -> Option<Verdict> {
+        let run = &self.state.run;
+        let asks_again = run.reboot_answered.is_some() && self.state.view.zincati.waits;
+        if run.zincati_missed || asks_again {
+            self.uncount(&target.identity);
+            return Some(Verdict::Go(Stage::Draining, Because::ZincatiAsksAgain, None));
         }
-        let answered = self.state.run.reboot_answered;
-        let zincati = self.state.view.zincati;
-        if self.state.run.zincati_missed || (answered.is_some() && zincati.waits) {
-            self.uncount(&attempt.target.identity);
-            return Verdict::Go(Stage::Draining, Because::ZincatiAsksAgain, None);
-        }
-        if self.state.run.zincati_restarted {
+        if run.zincati_restarted {
             let why = "Zincati began anew before it rebooted".to_owned();
-            self.uncount(&attempt.target.identity);
+            self.uncount(&target.identity);
             self.ending(Outcome::Yielded, Some(why.clone()));
-            return Verdict::Go(Stage::Yielding, Because::UpdateWithdrawn, Some(why));
+            return Some(Verdict::Go(Stage::Yielding, Because::UpdateWithdrawn, Some(why)));
         }
-        let Some(answered) = answered else {
-            if self.state.unwritable.is_some() {
-                self.uncount(&attempt.target.identity);
-                let why = "nothing was asked for".to_owned();
-                return self.give_up(Because::RecordUnwritable, why);
-            }
-            self.launch(Effect::AllowZincati { attempt: attempt.id });
-            return Verdict::Wait(Waiting::ZincatiMayReboot);
-        };
-        if self.passed(answered, MAY_TAKE, "Zincati should have rebooted") {
-            let minutes = MAY_TAKE.as_secs() / 60;
-            self.state.run.undo = Some(format!("Zincati did not reboot within {minutes} min"));
-            return self.undoing(attempt.target);
-        }
-        Verdict::Wait(Waiting::ZincatiMayReboot)
+        None
+    }
+
+    pub(super) fn zincati_never_came(&mut self, answered: Duration) -> Option<String> {
+        let passed = self.passed(answered, MAY_TAKE, "Zincati should have rebooted");
+        passed.then(|| format!("Zincati did not reboot within {} min", MAY_TAKE.as_secs() / 60))
     }
 }

@@ -100,6 +100,14 @@ pub struct Ticker {
     timer: AsyncFd<Timer>,
 }
 
+/// The next tick; never, where there is no ticker.
+pub async fn tick(ticker: &mut Option<Ticker>) {
+    match ticker {
+        Some(ticker) => ticker.tick().await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Ticker {
     /// The first tick comes after `every`, which is more than zero.
     ///

@@ -12,3 +12,11 @@ pub mod system;
 pub mod unix;
 pub mod update_engine;
 pub mod zincati;
+
+/// Waits for what is under way; for ever where nothing is.
+pub(crate) async fn if_any<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}

@@ -32,17 +32,15 @@ struct Chorus {
 /// listens any more.
 pub async fn join(chosen: BTreeSet<Source>, mut heard: Receiver<Heard>, events: Sender<Event>) {
     let mut chorus = Chorus::new(chosen);
-    for event in chorus.news() {
-        if events.send(event).await.is_err() {
-            return;
-        }
-    }
-    while let Some(heard) = heard.recv().await {
-        chorus.hear(heard);
+    loop {
         for event in chorus.news() {
             if events.send(event).await.is_err() {
                 return;
             }
+        }
+        match heard.recv().await {
+            Some(heard) => chorus.hear(heard),
+            None => return,
         }
     }
 }

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time
 use serde_json::{Value, json};
 
 use crate::lifecycle::{Stage, Transition, Waiting};
+use crate::signals::node::{REBOOT, view};
 
 use super::Announcement;
 
@@ -63,6 +64,17 @@ pub(super) fn state_patch(node: &Node, announcement: &Announcement) -> Option<Va
         wanted["since"] = since;
     }
     Some(annotation(&wanted))
+}
+
+/// The merge patch that takes a request for a reboot away; `None`: it is gone, or was written anew.
+pub(super) fn fulfilled_patch(node: &Node, text: &str) -> Option<Value> {
+    if view(node).reboot.as_deref() != Some(text) {
+        return None;
+    }
+    Some(json!({ "metadata": {
+        "annotations": { REBOOT: null },
+        "resourceVersion": node.metadata.resource_version,
+    } }))
 }
 
 fn annotation(state: &Value) -> Value {

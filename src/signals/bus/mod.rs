@@ -10,6 +10,7 @@ pub(crate) mod fake;
 mod noise;
 #[cfg(test)]
 pub(crate) mod odd;
+pub(crate) mod owner;
 #[cfg(test)]
 pub(crate) mod private;
 pub mod retry;

@@ -17,7 +17,8 @@ use zbus::{Message, MessageStream, OwnedVariant};
 
 use crate::lifecycle::Event;
 use crate::signals::bus::retry::Retry;
-use crate::signals::bus::{Bus, BusError, Link, Object};
+use crate::signals::bus::{Bus, BusError, Link, Object, owner};
+use crate::signals::if_any;
 
 /// logind's manager object.
 pub(crate) const MANAGER: Object<'static> = Object {
@@ -126,11 +127,11 @@ async fn session(
                     }
                 }
             }
-            () = elapsed(&mut gather) => {
+            () = if_any(&mut gather) => {
                 gather = None;
                 let _ = events.send(Event::HostChanged).await;
             }
-            answer = answered(&mut asked) => {
+            answer = if_any(&mut asked) => {
                 asked = None;
                 match answer {
                     Ok(going) => {
@@ -163,24 +164,13 @@ fn ask(link: &Link) -> Asked {
     Box::pin(async move { preparing_for_shutdown(&link).await })
 }
 
-async fn answered(asked: &mut Option<Asked>) -> Result<bool, BusError> {
-    match asked {
-        Some(asked) => asked.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn elapsed(due: &mut Option<Pin<Box<Sleep>>>) {
-    match due {
-        Some(due) => due.await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Only the bus names an owner, and only the owner is believed.
 fn understand(message: &Message, owner: &mut Option<String>) -> Hint {
     if message.message_type() != zbus::message::Type::Signal {
         return Hint::None;
+    }
+    if owner::changed(message, MANAGER.service, owner) {
+        return if owner.is_some() { Hint::OwnerCame } else { Hint::None };
     }
     let header = message.header();
     let (Some(sender), Some(interface), Some(member)) =
@@ -189,15 +179,6 @@ fn understand(message: &Message, owner: &mut Option<String>) -> Hint {
         return Hint::None;
     };
     let body = message.body();
-    if sender.as_str() == "org.freedesktop.DBus" && member.as_str() == "NameOwnerChanged" {
-        let parsed: zbus::Result<(&str, &str, &str)> = body.deserialize();
-        let Ok((name, _, new)) = parsed else { return Hint::None };
-        if name != MANAGER.service {
-            return Hint::None;
-        }
-        *owner = (!new.is_empty()).then(|| new.to_owned());
-        return if owner.is_some() { Hint::OwnerCame } else { Hint::None };
-    }
     if owner.as_deref() != Some(sender.as_str()) {
         return Hint::None;
     }

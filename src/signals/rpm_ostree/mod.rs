@@ -31,8 +31,9 @@ use files::Files;
 
 use crate::model::{self, Deployment, Source};
 use crate::signals::bus::retry::Retry;
-use crate::signals::bus::{BusError, Host, Link};
+use crate::signals::bus::{BusError, Host, Link, owner};
 use crate::signals::clock;
+use crate::signals::if_any;
 use crate::signals::system::Heard;
 
 /// How the update system is watched.
@@ -128,10 +129,7 @@ async fn session(
             "type='signal',sender='{NAME}',path_namespace='/org/projectatomic/rpmostree1',\
              interface='org.freedesktop.DBus.Properties',member='PropertiesChanged'"
         ),
-        format!(
-            "type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',\
-             member='NameOwnerChanged',arg0='{NAME}'"
-        ),
+        owner::rule(NAME),
     ] {
         link.add_match(&rule).await?;
     }
@@ -149,13 +147,13 @@ async fn session(
                 changed?;
                 work.hint(Hint::Changed { busy: None }, options.debounce);
             }
-            () = elapsed(&mut work.due), if work.reading.is_none() => {
+            () = if_any(&mut work.due), if work.reading.is_none() => {
                 work.due = None;
                 work.last = Some(Instant::now());
                 work.skipped = false;
                 work.reading = Some(begin(options, &link, told.deployments.is_none()));
             }
-            result = finished(&mut work.reading) => {
+            result = if_any(&mut work.reading) => {
                 work.reading = None;
                 match result {
                     Ok(Reading::Busy) => {
@@ -227,20 +225,6 @@ fn begin(options: &Options, link: &Link, first: bool) -> Read {
     })
 }
 
-async fn elapsed(due: &mut Option<Pin<Box<Sleep>>>) {
-    match due {
-        Some(due) => due.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn finished(reading: &mut Option<Read>) -> Result<Reading, Trouble> {
-    match reading {
-        Some(read) => read.await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Understands a message. Only the bus itself may name an owner, and only the owner is believed: a
 /// signal sent straight to us passes by every match rule.
 fn understand(message: &Message, owner: &mut Option<String>) -> Hint {
@@ -248,30 +232,20 @@ fn understand(message: &Message, owner: &mut Option<String>) -> Hint {
     if message.message_type() != zbus::message::Type::Signal {
         return Hint::None;
     }
+    if owner::changed(message, NAME, owner) {
+        return if owner.is_some() { Hint::OwnerCame } else { Hint::OwnerWent };
+    }
     let (Some(sender), Some(member), Some(path)) =
         (header.sender(), header.member(), header.path())
     else {
         return Hint::None;
     };
-    match member.as_str() {
-        "NameOwnerChanged" if sender.as_str() == "org.freedesktop.DBus" => {
-            let body = message.body();
-            let parsed: zbus::Result<(&str, &str, &str)> = body.deserialize();
-            match parsed {
-                Ok((name, _, new)) if name == NAME => {
-                    *owner = (!new.is_empty()).then(|| new.to_owned());
-                    if owner.is_some() { Hint::OwnerCame } else { Hint::OwnerWent }
-                }
-                Ok(_) | Err(_) => Hint::None,
-            }
-        }
-        "PropertiesChanged"
-            if owner.as_deref() == Some(sender.as_str())
-                && path.as_str().starts_with("/org/projectatomic/rpmostree1") =>
-        {
-            Hint::Changed { busy: says_busy(message) }
-        }
-        _ => Hint::None,
+    let changed = member.as_str() == "PropertiesChanged"
+        && owner.as_deref() == Some(sender.as_str())
+        && path.as_str().starts_with("/org/projectatomic/rpmostree1");
+    match changed {
+        true => Hint::Changed { busy: says_busy(message) },
+        false => Hint::None,
     }
 }
 

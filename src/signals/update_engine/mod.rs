@@ -26,8 +26,9 @@ pub use status::{Status, status_now};
 
 use crate::model::{Deployment, Reading, Source, UNKNOWN_VERSION};
 use crate::signals::bus::retry::Retry;
-use crate::signals::bus::{BusError, Host, Link, one_line};
+use crate::signals::bus::{BusError, Host, Link, one_line, owner};
 use crate::signals::clock::{self, Ticker};
+use crate::signals::if_any;
 use crate::signals::system::Heard;
 
 /// How update_engine is watched.
@@ -165,10 +166,7 @@ async fn session(
             "type='signal',sender='{NAME}',path='{}',interface='{}',member='StatusUpdate'",
             MANAGER.path, MANAGER.interface
         ),
-        format!(
-            "type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',\
-             member='NameOwnerChanged',arg0='{NAME}'"
-        ),
+        owner::rule(NAME),
     ] {
         link.add_match(&rule).await?;
     }
@@ -184,33 +182,12 @@ async fn session(
                 let Some(Ok(message)) = message else { return Err(BusError::Closed.into()) };
                 session.hinted(understand(&message, &mut owner)).await;
             }
-            () = ticked(&mut session.work.recheck) => session.work.want(options.pace),
-            () = elapsed(&mut session.work.due), if session.work.asking.is_none() => {
+            () = clock::tick(&mut session.work.recheck) => session.work.want(options.pace),
+            () = if_any(&mut session.work.due), if session.work.asking.is_none() => {
                 session.work.begin(&link, options.answer);
             }
-            answer = finished(&mut session.work.asking) => session.answered(answer).await?,
+            answer = if_any(&mut session.work.asking) => session.answered(answer).await?,
         }
-    }
-}
-
-async fn elapsed(due: &mut Option<Pin<Box<Sleep>>>) {
-    match due {
-        Some(due) => due.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn finished(asking: &mut Option<Asking>) -> Result<Status, BusError> {
-    match asking {
-        Some(asking) => asking.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn ticked(ticker: &mut Option<Ticker>) {
-    match ticker {
-        Some(ticker) => ticker.tick().await,
-        None => std::future::pending().await,
     }
 }
 
@@ -221,31 +198,21 @@ fn understand(message: &Message, owner: &mut Option<String>) -> Hint {
     if message.message_type() != zbus::message::Type::Signal {
         return Hint::None;
     }
+    if owner::changed(message, NAME, owner) {
+        return if owner.is_some() { Hint::OwnerCame } else { Hint::OwnerWent };
+    }
     let (Some(sender), Some(member), Some(path), Some(interface)) =
         (header.sender(), header.member(), header.path(), header.interface())
     else {
         return Hint::None;
     };
-    let body = message.body();
-    match member.as_str() {
-        "NameOwnerChanged" if sender.as_str() == "org.freedesktop.DBus" => {
-            let parsed: zbus::Result<(&str, &str, &str)> = body.deserialize();
-            match parsed {
-                Ok((name, _, new)) if name == NAME => {
-                    *owner = (!new.is_empty()).then(|| new.to_owned());
-                    if owner.is_some() { Hint::OwnerCame } else { Hint::OwnerWent }
-                }
-                Ok(_) | Err(_) => Hint::None,
-            }
-        }
-        "StatusUpdate"
-            if owner.as_deref() == Some(sender.as_str())
-                && path.as_str() == MANAGER.path
-                && interface.as_str() == MANAGER.interface =>
-        {
-            Hint::Said(body.deserialize().ok().map(Status::new))
-        }
-        _ => Hint::None,
+    let said = member.as_str() == "StatusUpdate"
+        && owner.as_deref() == Some(sender.as_str())
+        && path.as_str() == MANAGER.path
+        && interface.as_str() == MANAGER.interface;
+    match said {
+        true => Hint::Said(message.body().deserialize().ok().map(Status::new)),
+        false => Hint::None,
     }
 }
 
