@@ -18,7 +18,7 @@ use crate::coordinator::{
 };
 use crate::signals::clock;
 
-/// Nodes ask one request a connection and twice an hour; below the usual limit of 1024 files.
+/// Nodes ask twice an hour, and a connection that rests is closed; below the usual limit of 1024 files.
 const CONNECTIONS_MAX: usize = 512;
 /// How long open requests are waited for when it goes down: some writes of the store.
 const STOP_WITHIN: Duration = Duration::from_secs(3);

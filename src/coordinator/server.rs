@@ -99,7 +99,12 @@ async fn answer(shared: Shared, operation: Operation, request: Request) -> Respo
     let now = Timestamp::now();
     let (kind, response) = match &decided {
         Ok(decision) => match verdict(&ask, decision, now) {
-            Ok((kind, value)) => (kind, response(StatusCode::OK, kind, &value)),
+            Ok((kind, value)) => {
+                let mut response = response(StatusCode::OK, kind, &value);
+                // Who got what it wanted may have more to ask at once.
+                response.headers_mut().remove(CONNECTION);
+                (kind, response)
+            }
             Err(refusal) => (refusal.kind.word(), refused(&refusal)),
         },
         Err(error) => {
@@ -275,7 +280,7 @@ fn response(status: StatusCode, kind: &str, value: &str) -> Response {
     finish(status, "application/json", Body::from(body))
 }
 
-/// One request a connection: a node asks twice an hour, and a place that is kept is one less.
+/// What closes its connection: who was refused comes back later, and a place that is kept is one less.
 fn finish(status: StatusCode, content_type: &'static str, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -22,11 +22,16 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(500);
 /// connections that say nothing must not keep those that do out for their whole lifetime.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long a connection keeps its place for another request once its answer has gone: long enough
+/// for a client that works on, and for a proxy under load; one that comes back in minutes connects
+/// anew.
+const NEXT_WITHIN: Duration = Duration::from_secs(1);
+
 /// A listener that accepts no more connections than a bound, and ends each after a time: a short
-/// one until it has sent the head of its request, then a longer one.
+/// one until it has sent the head of its request, a longer one until its answer has gone, and a very
+/// short one until the next request begins, where the answer does not close the connection.
 ///
-/// Our answers close their connection, so that a connection carries one request; one that is fed
-/// byte by byte, or whose answer is not fetched, does not keep its place.
+/// A connection that is fed byte by byte, or whose answer is not fetched, does not keep its place.
 #[derive(Debug)]
 pub struct BoundedListener {
     listener: TcpListener,
@@ -42,9 +47,12 @@ pub struct BoundedListener {
 pub struct BoundedStream {
     stream: TcpStream,
     end: Pin<Box<Sleep>>,
+    lifetime: Duration,
     /// When it ends once it has sent its head.
     last: Instant,
     head: Head,
+    /// Part of an answer is on its way.
+    answering: bool,
     _place: OwnedSemaphorePermit,
 }
 
@@ -91,10 +99,17 @@ impl Listener for BoundedListener {
             match self.listener.accept().await {
                 Ok((stream, address)) => {
                     self.troubled = false;
-                    let last = Instant::now() + self.lifetime;
-                    let end = Box::pin(sleep(self.lifetime.min(self.head_within)));
-                    let head = Head::Nothing;
-                    return (BoundedStream { stream, end, last, head, _place: place }, address);
+                    let lifetime = self.lifetime;
+                    let stream = BoundedStream {
+                        stream,
+                        end: Box::pin(sleep(lifetime.min(self.head_within))),
+                        lifetime,
+                        last: Instant::now() + lifetime,
+                        head: Head::Nothing,
+                        answering: false,
+                        _place: place,
+                    };
+                    return (stream, address);
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -150,6 +165,17 @@ impl BoundedStream {
         }
     }
 
+    /// The answer has gone, as far as it was written: what comes next is another request.
+    fn note_answered(&mut self) {
+        if self.answering {
+            self.answering = false;
+            self.head = Head::Nothing;
+            let now = Instant::now();
+            self.last = now + self.lifetime;
+            self.end.as_mut().reset(now + NEXT_WITHIN.min(self.lifetime));
+        }
+    }
+
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         match self.end.as_mut().poll(context) {
             Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
@@ -186,11 +212,21 @@ impl AsyncWrite for BoundedStream {
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.check(context)?;
+        if !self.answering {
+            // Also what is written after a flush belongs to an answer, which has its time.
+            self.answering = true;
+            let last = self.last;
+            self.end.as_mut().reset(last);
+        }
         Pin::new(&mut self.stream).poll_write(context, data)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if flushed.is_ready() {
+            self.note_answered();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use super::rig::{Rig, folder};
@@ -31,7 +31,6 @@ async fn a_slot_goes_round() {
         let answer = rig.post(path, "", group, id).await;
         assert_eq!(answer.word(), expected, "step {index}");
         assert_eq!(answer.header("content-type"), Some("application/json"));
-        assert_eq!(answer.header("connection"), Some("close"));
     }
     rig.stop().await;
 }
@@ -187,6 +186,44 @@ async fn the_alert_for_a_node_that_does_not_come_back_names_what_is_served() {
         for label in ["group=\"workers\"", "id=\"n1\""] {
             assert!(told.contains(label), "{told}");
         }
+    }
+    rig.stop().await;
+}
+
+/// Each request is sent once the answer to the one before it is here; the server closes in the end.
+#[tokio::test]
+async fn a_connection_carries_on_until_it_is_refused_or_rests() {
+    let (_kept, folder) = folder();
+    let groups = [("default", 1), ("other", 1)];
+    let rig = Rig::start(&folder, &groups).await;
+    for (group, id, statuses) in [
+        ("default", "n1", &["200", "200", "200"] as &[&str]),
+        // Refused at once and not asked again, whatever it still says.
+        ("typo", "n1", &["400"]),
+    ] {
+        let body = format!(r#"{{"client_params":{{"id":"{id}","group":"{group}"}}}}"#);
+        let request = format!(
+            "POST /v1/pre-reboot HTTP/1.1\r\nhost: h\r\nfleet-lock-protocol: true\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut stream = BufReader::new(TcpStream::connect(rig.address).await.unwrap());
+        for expected in statuses {
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let (mut head, mut length) = (String::new(), 0);
+            while !head.ends_with("\r\n\r\n") {
+                let at = head.len();
+                assert!(stream.read_line(&mut head).await.unwrap() > 0, "ends after {head:?}");
+                if let Some(value) = head[at..].strip_prefix("content-length: ") {
+                    length = value.trim().parse().unwrap();
+                }
+            }
+            assert_eq!(head.split(' ').nth(1), Some(*expected), "{head}");
+            stream.read_exact(&mut vec![0; length]).await.unwrap();
+        }
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(15), stream.read_to_end(&mut rest));
+        assert_eq!(ended.await.expect("a connection that rests keeps its place").unwrap(), 0);
     }
     rig.stop().await;
 }

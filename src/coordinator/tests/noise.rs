@@ -82,23 +82,26 @@ async fn a_flood_is_cut_off() {
 }
 
 #[tokio::test]
-async fn of_requests_in_one_connection_only_the_first_counts() {
+async fn of_requests_that_wait_for_no_answer_none_counts_behind_a_refusal() {
     let (_kept, folder) = folder();
     let rig = Rig::start(&folder, &[("default", 9)]).await;
-    let request = |id: usize| {
-        let body = format!(r#"{{"client_params":{{"id":"n{id}","group":"default"}}}}"#);
+    let request = |(id, group): (usize, &str)| {
+        let body = format!(r#"{{"client_params":{{"id":"n{id}","group":"{group}"}}}}"#);
         format!(
             "POST /v1/pre-reboot HTTP/1.1\r\nhost: h\r\nfleet-lock-protocol: true\r\n\
              content-length: {}\r\n\r\n{body}",
             body.len()
         )
     };
-    let all: String = (0..5).map(request).collect();
+    let groups = ["default", "default", "typo", "default", "default"];
+    let all: String = (0..).zip(groups).map(request).collect();
     let answer = String::from_utf8(exchange(&rig, all.as_bytes()).await).unwrap();
-    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+    let statuses: Vec<&str> = answer.split("HTTP/1.1 ").skip(1).map(|text| &text[..3]).collect();
+    assert_eq!(statuses, ["200", "200", "400"], "{answer}");
     let view = rig.desk.view();
-    let holders = &view.slots.groups["default"].holders;
-    assert!(matches!(&holders[..], [one] if one.id == "n0"), "{holders:?}");
+    let ids: Vec<&str> =
+        view.slots.groups["default"].holders.iter().map(|holder| holder.id.as_str()).collect();
+    assert_eq!(ids, ["n0", "n1"]);
     rig.stop().await;
 }
 

@@ -83,7 +83,7 @@ impl Rig {
         let body = format!(r#"{{"client_params":{{"id":"{id}","group":"{group}"}}}}"#);
         self.raw(&format!(
             "POST /v1/{path} HTTP/1.1\r\nhost: h\r\nfleet-lock-protocol: true\r\n\
-             content-length: {}\r\n{headers}\r\n{body}",
+             connection: close\r\ncontent-length: {}\r\n{headers}\r\n{body}",
             body.len()
         ))
         .await
