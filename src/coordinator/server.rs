@@ -116,7 +116,8 @@ async fn answer(shared: Shared, operation: Operation, request: Request) -> Respo
         }
     };
     shared.metrics.count(api, group, kind);
-    log(&ask, &decided, kind);
+    // Told behind the answer: a slow journal keeps nobody waiting for it.
+    tokio::spawn(async move { log(&ask, &decided, kind) });
     response
 }
 
