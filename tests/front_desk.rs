@@ -42,3 +42,18 @@ fn wrong_use_is_exit_code_2_and_shows_the_usage() {
         assert!(stderr(&output).contains("Usage: lockkeeper"), "{arguments:?}");
     }
 }
+
+#[test]
+fn an_import_prints_what_config_check_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/import/kured-everything.yaml");
+    let output = lockkeeper(&["import", "kured", manifest], dir.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let file = dir.path().join("50-local.toml");
+    std::fs::write(&file, &output.stdout).unwrap();
+    let output = lockkeeper(&["config", "check", file.to_str().unwrap()], dir.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let output = lockkeeper(&["import", "kured", "/nowhere.yaml"], dir.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with("lockkeeper: /nowhere.yaml: expected a file of text, "));
+}

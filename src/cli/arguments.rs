@@ -87,6 +87,12 @@ pub(super) enum Command {
     /// Check, show or print configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Print the configuration that does what another tool's does
+    ///
+    /// What has no equal here stands in it as a comment, with what to do instead. Nothing on this host
+    /// is changed: look through it, put it into /etc/lockkeeper/config.d, and say `config check`.
+    #[command(subcommand, verbatim_doc_comment)]
+    Import(ImportCommand),
     /// See and free the slots of the coordinator that runs on this machine
     Slots {
         /// The coordinator's configuration, as it was given to it; it says where its socket is
@@ -142,6 +148,32 @@ pub(super) enum ConfigCommand {
     Show,
     /// Print a file with every key, its default and what it is for
     Default,
+}
+
+/// Whose configuration is translated.
+#[derive(Debug, Subcommand)]
+pub(super) enum ImportCommand {
+    /// From the fragments of Zincati on this host
+    Zincati,
+    /// From the variables of locksmith on this host
+    Locksmith {
+        /// Files with variables, the stronger behind the weaker [default: update.conf of this host
+        /// and the drop-ins of locksmithd.service]
+        #[arg(value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// From a manifest with the DaemonSet of kured
+    Kured {
+        /// YAML or JSON, as of `helm template` or `kubectl get --output yaml`; - is the standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// From manifests with the operator and the agent of FLUO or CLUO
+    Fluo {
+        /// YAML or JSON, both in one file; - is the standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
 }
 
 /// What to do with slots.

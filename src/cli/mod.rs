@@ -4,6 +4,7 @@ mod arguments;
 pub mod config;
 pub mod coordinator;
 mod history;
+mod import;
 mod people;
 pub mod slots;
 mod status;
@@ -102,6 +103,10 @@ fn serve(runtime: &Runtime, arguments: Arguments, out: &mut dyn Write) -> anyhow
             runtime.block_on(people::reboot(&run_dir, &reason.unwrap_or_default(), out))
         }
         Command::Config(command) => configuration(&root, command, out),
+        Command::Import(command) => {
+            let text = import::import(&root, &command, &mut io::stdin().lock())?;
+            Ok(out.write_all(text.as_bytes())?)
+        }
         Command::Slots { config, command } => {
             let run_dir = if config.is_empty() {
                 coordinator_run_dir_or(run_dir, &root)

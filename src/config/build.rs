@@ -166,7 +166,7 @@ fn listen_conflicts(merged: &Merged, expect: &mut dyn FnMut(&[&'static str], boo
 }
 
 /// Whether an attempt fits into any window, whenever that is.
-fn ever_fits(windows: &Windows, needs: Duration) -> bool {
+pub(crate) fn ever_fits(windows: &Windows, needs: Duration) -> bool {
     // The search spans a whole year of DST changes from any moment on; a fixed one, by today's
     // rules, so that a configuration is right or wrong whatever the clock says.
     const FIRST_OF_2026: Timestamp = Timestamp::constant(1_767_225_600, 0);

@@ -20,6 +20,7 @@ mod settings;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use build::ever_fits;
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use folder::Masked;
 pub use merge::{Loaded, Origin, Value, Wrong};
@@ -55,6 +56,36 @@ pub fn load_in_part(root: &Path) -> Result<(Loaded, Option<Wrong>), ConfigErrors
 /// As [`load`]; here a file that does not exist is an error too.
 pub fn load_files(paths: &[PathBuf]) -> Result<Loaded, ConfigErrors> {
     merge::load(folder::collect_named(paths))
+}
+
+/// Loads one text on top of the defaults and of nothing else; `name` stands for its file in errors.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_text(name: &Path, text: &str) -> Result<Loaded, ConfigErrors> {
+    let texts = vec![(name.to_owned(), text.to_owned())];
+    merge::load(folder::Files { texts, ..folder::Files::default() })
+}
+
+/// Whether there is a key of this name.
+pub(crate) fn known(key: &str) -> bool {
+    keys::find(key).is_some()
+}
+
+/// What a key may be, if it cannot be this TOML literal; completes "expected …". `None`: it can.
+pub(crate) fn expected(key: &str, literal: &str) -> Option<String> {
+    let fragment = fragment::parse(Path::new(""), &format!("{key} = {literal}\n"));
+    fragment.errors.into_iter().next().map(|error| match error {
+        ConfigError::WrongValue { expected, .. } | ConfigError::Conflict { expected, .. } => {
+            expected
+        }
+        ConfigError::Unreadable { .. }
+        | ConfigError::WrongName { .. }
+        | ConfigError::Syntax { .. }
+        | ConfigError::UnknownKey { .. }
+        | ConfigError::TooMany { .. }
+        | ConfigError::NoDefault { .. } => "something else".to_owned(),
+    })
 }
 
 /// The shipped file: every key with its default and what it is for.
