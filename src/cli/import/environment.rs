@@ -9,6 +9,9 @@ use super::draft::ImportError;
 /// Longest file that is read; a real one has a few lines.
 const LENGTH_MAX: u64 = 1 << 20;
 
+/// A name with its value, or a line that is none.
+pub(super) type Line = Result<(String, String), Stray>;
+
 /// A line that is no variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stray(pub(super) String);
@@ -20,7 +23,7 @@ pub(super) struct Stray(pub(super) String);
 pub(super) fn read(
     file: &Path,
     name: &str,
-) -> Result<Vec<Result<(String, String), Stray>>, ImportError> {
+) -> Result<Vec<Line>, ImportError> {
     let text = read_text_bounded(file, LENGTH_MAX)
         .map_err(|error| ImportError::unreadable(name, &error))?;
     let drop_in = file.extension().is_some_and(|extension| extension == "conf")
@@ -29,7 +32,7 @@ pub(super) fn read(
 }
 
 /// The variables of an environment file.
-fn of_file(text: &str) -> Vec<Result<(String, String), Stray>> {
+fn of_file(text: &str) -> Vec<Line> {
     let mut variables = Vec::new();
     for line in joined(text) {
         let line = line.trim();
@@ -48,7 +51,7 @@ fn of_file(text: &str) -> Vec<Result<(String, String), Stray>> {
 }
 
 /// The variables that a drop-in sets.
-fn of_drop_in(text: &str) -> Vec<Result<(String, String), Stray>> {
+fn of_drop_in(text: &str) -> Vec<Line> {
     let mut variables = Vec::new();
     for line in joined(text) {
         let Some(words) = line.trim().strip_prefix("Environment=") else { continue };
@@ -107,7 +110,7 @@ fn unquoted(value: &str) -> String {
 mod tests {
     use super::*;
 
-    fn shown(read: Vec<Result<(String, String), Stray>>) -> Vec<String> {
+    fn shown(read: Vec<Line>) -> Vec<String> {
         let one = |read| match read {
             Ok((name, value)) => format!("{name}={value}"),
             Err(Stray(line)) => format!("? {line}"),

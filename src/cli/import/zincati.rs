@@ -188,30 +188,28 @@ impl Fragments {
                 key: line(&key),
                 value: shown(value),
             };
-            match value {
-                Value::Table(inner) => self.add(file, &key, inner, draft),
-                Value::Array(list) if key == "updates.periodic.window" => {
-                    self.windows.extend(list.into_iter().map(|item| (given(&item), item)));
-                }
-                value => {
-                    let given = given(&value);
-                    if let Some((weaker, _)) = self.keys.insert(key, (given.clone(), value)) {
-                        draft.note(&weaker, &format!("overridden by {}", given.file));
-                    }
-                }
+            if let Value::Table(inner) = value {
+                self.add(file, &key, inner, draft);
+                continue;
+            }
+            if let ("updates.periodic.window", Value::Array(list)) = (key.as_str(), &value) {
+                self.windows.extend(list.iter().map(|item| (given(item), item.clone())));
+                continue;
+            }
+            let given = given(&value);
+            if let Some((weaker, _)) = self.keys.insert(key, (given.clone(), value)) {
+                draft.note(&weaker, &format!("overridden by {}", given.file));
             }
         }
     }
 
     fn text(&mut self, key: &str, draft: &mut Draft) -> Option<(Given, String)> {
         let (given, value) = self.keys.remove(key)?;
-        match value {
-            Value::String(text) => Some((given, text)),
-            _ => {
-                draft.refuse(&given, "a text");
-                None
-            }
-        }
+        let Value::String(text) = value else {
+            draft.refuse(&given, "a text");
+            return None;
+        };
+        Some((given, text))
     }
 
     /// A flag; it stays where it differs from what it is by default, to be named.

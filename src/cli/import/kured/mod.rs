@@ -1,5 +1,7 @@
 //! From kured's DaemonSet.
 
+mod days;
+
 use std::time::Duration;
 
 use crate::config;
@@ -9,7 +11,7 @@ use super::flags::{Style, shell_words, switch};
 use super::given::{Given, Inputs, NoEqual, Strength};
 use super::manifest::{Container, containers};
 use super::told::told;
-use super::windows::{DAY, DAYS, Opening, day, go_duration};
+use super::windows::go_duration;
 
 /// Flags with a value, of kured 1.23 and, where they are gone, of those before.
 pub(super) const VALUED: [&str; 39] = [
@@ -161,7 +163,7 @@ pub(super) fn translate(file: &str, text: &str, draft: &mut Draft) -> Result<(),
     container.command_line(Style::Pflag, &VALUED, &SWITCHES).read(&mut inputs, draft);
     sentinel(&mut inputs, draft);
     slot(&mut inputs, draft);
-    windows(&mut inputs, draft);
+    days::windows(&mut inputs, draft);
     gates(&mut inputs, draft);
     drain(&mut inputs, draft);
     metrics(&mut inputs, draft);
@@ -285,106 +287,6 @@ fn slot(inputs: &mut Inputs, draft: &mut Draft) {
             draft.set_given("settle.deadline", lasting(deadline), &given, "");
         }
     }
-}
-
-/// When it may begin.
-fn windows(inputs: &mut Inputs, draft: &mut Draft) {
-    let days = inputs.take_all("reboot-days", draft);
-    let start = inputs.take("start-time", draft);
-    let end = inputs.take("end-time", draft);
-    let zone = inputs.take("time-zone", draft).filter(|given| !given.value.is_empty());
-    let mut chosen: Vec<&'static str> = Vec::new();
-    for given in &days {
-        for text in given.value.split(',') {
-            match weekday(text) {
-                Some(day) => chosen.push(day),
-                None => draft.refuse(given, "days such as mon,tue or numbers from 0 (sun) to 6"),
-            }
-        }
-    }
-    if days.is_empty() {
-        chosen = DAYS.to_vec();
-    }
-    let expected = "a time such as 9:00, 21:30 or 09:30pm";
-    let mut time = |given: Option<&Given>, default: u64| {
-        let Some(given) = given else { return default };
-        seconds(&given.value).unwrap_or_else(|| {
-            draft.refuse(given, expected);
-            default
-        })
-    };
-    // It opens at whole minutes; its end counts to the end of its last second.
-    let start_at = time(start.as_ref(), 0).div_ceil(60) * 60;
-    let end_at = time(end.as_ref(), DAY - 1);
-    let end_at = if end_at % 60 == 59 { end_at + 1 } else { end_at };
-    let zone_name = zone.as_ref().map_or("UTC", |given| given.value.as_str());
-    if zone_name == "Local" {
-        draft.of_windows(
-            "Local is the zone of kured's pod, UTC most often: correct it if it is not.",
-        );
-    }
-    let zone_name = if zone_name == "Local" { "UTC" } else { zone_name };
-    let all_days = DAYS.iter().all(|day| chosen.contains(day));
-    for (from, to) in stretches(start_at, end_at, all_days) {
-        if all_days && from == 0 && to == DAY {
-            continue;
-        }
-        match Opening::new(&chosen, from, Duration::from_secs(to - from), zone_name) {
-            Ok(window) => draft.window(window),
-            Err(error) => {
-                let given = match error.key {
-                    "zone" => zone.as_ref(),
-                    _ => end.as_ref().or(start.as_ref()).or(days.first()),
-                };
-                if let Some(given) = given {
-                    draft.refuse(given, error.expected);
-                }
-            }
-        }
-    }
-}
-
-/// The stretches of a day that a window has. Where it goes over midnight, kured asks for the day on
-/// which the clock is read, so that it is open at both ends of each day.
-fn stretches(start: u64, end: u64, all_days: bool) -> Vec<(u64, u64)> {
-    if start <= end {
-        return vec![(start, end)];
-    }
-    if all_days {
-        return vec![(start, DAY + end)];
-    }
-    let morning = (end > 0).then_some((0, end));
-    morning.into_iter().chain([(start, DAY)]).collect()
-}
-
-/// A day by name, or by number from Sunday on.
-fn weekday(text: &str) -> Option<&'static str> {
-    match text.parse::<usize>() {
-        Ok(number) => DAYS.get(number).copied(),
-        Err(_) => day(text),
-    }
-}
-
-/// Seconds of the day: `15:04`, `15:04:05`, `03:04pm`, `15` or `03pm`.
-fn seconds(text: &str) -> Option<u64> {
-    let half = ["am", "pm"].into_iter().find(|half| text.ends_with(half));
-    let digits = half.and_then(|half| text.strip_suffix(half)).unwrap_or(text);
-    let parts: Vec<&str> = digits.split(':').collect();
-    let number = |text: &str, exact: bool, most: u64| {
-        let length = if exact { 2..=2 } else { 1..=2 };
-        let plain = length.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-        text.parse::<u64>().ok().filter(|number| plain && *number <= most)
-    };
-    let hour = number(parts.first()?, half.is_some(), if half.is_some() { 12 } else { 23 })?;
-    let hour = match half {
-        Some("am") if hour == 12 => 0,
-        Some("pm") if hour < 12 => hour + 12,
-        Some(_) | None => hour,
-    };
-    let minute = parts.get(1).map_or(Some(0), |text| number(text, true, 59))?;
-    let second = parts.get(2).map_or(Some(0), |text| number(text, true, 59))?;
-    let most = if half.is_some() { 2 } else { 3 };
-    (parts.len() <= most).then_some(hour * 3600 + minute * 60 + second)
 }
 
 /// What keeps it from beginning.
