@@ -20,10 +20,7 @@ pub(super) struct Stray(pub(super) String);
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn read(
-    file: &Path,
-    name: &str,
-) -> Result<Vec<Line>, ImportError> {
+pub(super) fn read(file: &Path, name: &str) -> Result<Vec<Line>, ImportError> {
     let text = read_text_bounded(file, LENGTH_MAX)
         .map_err(|error| ImportError::unreadable(name, &error))?;
     let drop_in = file.extension().is_some_and(|extension| extension == "conf")
