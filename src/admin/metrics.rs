@@ -200,7 +200,7 @@ impl Metrics {
         self.drain_pods.clear();
         let Some(progress) = &snapshot.state.view.progress else { return };
         let is_blocked = |kind: &ObstacleKind| match kind {
-            ObstacleKind::Terminating => false,
+            ObstacleKind::Terminating | ObstacleKind::Completing => false,
             ObstacleKind::Budget { .. }
             | ObstacleKind::SeveralBudgets { .. }
             | ObstacleKind::Refused { .. }

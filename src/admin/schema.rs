@@ -178,7 +178,8 @@ pub struct ObstacleStatus {
     pub namespace: String,
     /// Its name.
     pub pod: String,
-    /// `budget`, `several-budgets`, `refused`, `forbidden`, `terminating` or `api`.
+    /// `budget`, `several-budgets`, `refused`, `forbidden`, `terminating`, `completing`, `present` or
+    /// `api`.
     pub kind: String,
     /// Name of the disruption budget, where the server gave one.
     pub budget: Option<String>,

@@ -178,6 +178,7 @@ impl ObstacleStatus {
             ObstacleKind::Refused { .. } => ("refused", None),
             ObstacleKind::Forbidden { .. } => ("forbidden", None),
             ObstacleKind::Terminating => ("terminating", None),
+            ObstacleKind::Completing => ("completing", None),
             ObstacleKind::Present => ("present", None),
             ObstacleKind::Api { .. } => ("api", None),
         };

@@ -50,11 +50,15 @@ pub(super) fn write(status: &Status, eyes: &Eyes, out: &mut dyn Write) -> io::Re
 
 /// `9 of 12 pods gone, 1 blocked`.
 pub(super) fn drain_counts(drain: &DrainStatus) -> String {
-    let blocked =
-        drain.obstacles.iter().filter(|pod| pod.kind != "terminating" && pod.pod != "*").count();
+    let kinds = || drain.obstacles.iter().filter(|pod| pod.pod != "*").map(|pod| &*pod.kind);
+    let blocked = kinds().filter(|kind| !["terminating", "completing"].contains(kind)).count();
+    let completing = kinds().filter(|kind| *kind == "completing").count();
     let mut text = format!("{} of {} pods gone", drain.gone, drain.total);
     if blocked > 0 {
         text.push_str(&format!(", {blocked} blocked"));
+    }
+    if completing > 0 {
+        text.push_str(&format!(", {completing} to end by themselves"));
     }
     if !drain.volumes.is_empty() {
         text.push_str(&format!(", {} volumes still attached", drain.volumes.len()));

@@ -10,6 +10,7 @@ pub(crate) mod fake;
 mod files;
 mod guard;
 mod identity;
+mod namespaces;
 #[cfg(test)]
 pub(crate) mod noise;
 mod retry;
@@ -71,6 +72,7 @@ struct Inner {
     building: Arc<Mutex<()>>,
     present: watch::Sender<Present>,
     watched: std::sync::Mutex<Option<Arc<Node>>>,
+    told: std::sync::Mutex<namespaces::Told>,
 }
 
 /// The client in use, for those who wait for another or speak of its credential.
@@ -103,6 +105,7 @@ impl Cluster {
                 building: Arc::default(),
                 present: watch::Sender::default(),
                 watched: std::sync::Mutex::default(),
+                told: std::sync::Mutex::default(),
             }),
         }
     }

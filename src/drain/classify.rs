@@ -5,6 +5,8 @@ use std::fmt;
 use k8s_openapi::api::core::v1::{Pod, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
+use super::wish::{Wish, wish_of};
+
 /// The annotation by which the kubelet marks the copy of a static pod in the API.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
@@ -53,6 +55,12 @@ pub enum Verdict {
         /// Whose turn it holds up.
         tier: Tier,
     },
+    /// It has to leave and says that it ends by itself: it is waited for and not asked, until the
+    /// drain's deadline.
+    Complete {
+        /// Whose turn it holds up.
+        tier: Tier,
+    },
     /// It stays.
     Leave {
         /// Why.
@@ -86,6 +94,8 @@ pub enum Stays {
     Finished,
     /// Nobody would create it again.
     Unmanaged,
+    /// It, or its namespace, says `skip`.
+    Skipped,
 }
 
 /// Which rule refuses a pod.
@@ -101,32 +111,50 @@ pub enum RefusalRule {
 ///
 /// Decided by the pod alone. Whether its DaemonSet still exists is not asked: a node's credential
 /// may not read one, and a failed look-up must not make an agent evict what comes back at once.
-pub fn classify(pod: &Pod, rules: &Rules) -> Verdict {
-    let owner = controller(pod);
-    if is_mirror(pod) || owner.is_some_and(|o| o.kind == "Node") {
-        return Verdict::Leave { why: Stays::Static };
+pub fn classify(pod: &Pod, namespace: Option<Wish>, rules: &Rules) -> Verdict {
+    if let Some(why) = stays_anyway(pod) {
+        return Verdict::Leave { why };
     }
-    // Any group: DaemonSets of other makers come back onto a cordoned node just as well.
-    if owner.is_some_and(|o| o.kind == "DaemonSet") {
-        return Verdict::Leave { why: Stays::DaemonSet };
+    let wish = wish_of(&pod.metadata).unwrap_or_default().or(namespace);
+    if wish == Some(Wish::Skip) {
+        return Verdict::Leave { why: Stays::Skipped };
     }
-    if is_finished(pod) {
-        return Verdict::Leave { why: Stays::Finished };
-    }
-    if owner.is_none() && rules.unmanaged == Unmanaged::Leave {
+    let owned = controller(pod).is_some();
+    let completes = wish == Some(Wish::WaitCompleted);
+    // One that says that it ends by itself is worth waiting for, whoever made it.
+    if !owned && !completes && rules.unmanaged == Unmanaged::Leave {
         return Verdict::Leave { why: Stays::Unmanaged };
     }
     let tier = tier(pod);
     if is_terminating(pod) {
         return Verdict::Await { tier };
     }
-    if owner.is_none() && rules.unmanaged == Unmanaged::Refuse {
+    // Past the deadline it may be deleted, so that the rules hold for it as well.
+    if !owned && rules.unmanaged == Unmanaged::Refuse {
         return Verdict::Refuse { rule: RefusalRule::Unmanaged };
     }
     if rules.empty_dir == EmptyDirs::Refuse && volumes(pod).any(|v| v.empty_dir.is_some()) {
         return Verdict::Refuse { rule: RefusalRule::EmptyDir };
     }
-    Verdict::Evict { tier }
+    if completes { Verdict::Complete { tier } } else { Verdict::Evict { tier } }
+}
+
+/// Whether what its namespace says makes a difference to this pod.
+pub fn asks_its_namespace(pod: &Pod) -> bool {
+    stays_anyway(pod).is_none() && !matches!(wish_of(&pod.metadata), Ok(Some(_)))
+}
+
+/// Why a pod stays whatever is configured and whatever anybody says.
+fn stays_anyway(pod: &Pod) -> Option<Stays> {
+    let owner = controller(pod);
+    if is_mirror(pod) || owner.is_some_and(|o| o.kind == "Node") {
+        return Some(Stays::Static);
+    }
+    // Any group: DaemonSets of other makers come back onto a cordoned node just as well.
+    if owner.is_some_and(|o| o.kind == "DaemonSet") {
+        return Some(Stays::DaemonSet);
+    }
+    is_finished(pod).then_some(Stays::Finished)
 }
 
 /// The owner that controls the pod. Only this one would create it again.
@@ -182,6 +210,7 @@ mod tests {
 
     use serde_json::{Value, from_value, json};
 
+    use super::super::wish::DRAIN;
     use super::*;
 
     const EVICT_ALL: Rules = Rules { unmanaged: Unmanaged::Evict, empty_dir: EmptyDirs::Evict };
@@ -217,9 +246,16 @@ mod tests {
     #[track_caller]
     fn check(pod: &Pod, evict: Verdict, leave: Verdict, refuse: Verdict) {
         assert_eq!(
-            [&EVICT_ALL, &LEAVE, &REFUSE].map(|rules| classify(pod, rules)),
+            [&EVICT_ALL, &LEAVE, &REFUSE].map(|rules| classify(pod, None, rules)),
             [evict, leave, refuse]
         );
+    }
+
+    fn says(pod: &Pod, word: &str) -> Pod {
+        let mut pod = pod.clone();
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(DRAIN.to_owned(), word.to_owned());
+        pod
     }
 
     fn replica(change: impl FnOnce(&mut Value)) -> Pod {
@@ -295,5 +331,60 @@ mod tests {
         let by_number = |n: i32| replica(|p| p["spec"]["priority"] = json!(n));
         check(&by_number(2_000_000_000), CRITICAL, CRITICAL, CRITICAL);
         check(&by_number(1_999_999_999), ORDINARY, ORDINARY, ORDINARY);
+    }
+
+    #[test]
+    fn what_says_skip_stays_whatever_the_rules() {
+        let stays = leaves(Stays::Skipped);
+        let bare = pod(json!([]), |_| ());
+        let scratch = replica(|p| p["spec"]["volumes"] = json!([{"name": "s", "emptyDir": {}}]));
+        let going = replica(|p| p["metadata"]["deletionTimestamp"] = json!("2026-03-01T10:00:00Z"));
+        for kind in [&replica(|_| ()), &bare, &scratch, &going] {
+            check(&says(kind, "skip"), stays, stays, stays);
+        }
+        // What stays anyway, stays for its own reason.
+        let daemon = says(&pod(owned("DaemonSet", "apps/v1"), |_| ()), "skip");
+        let stays = leaves(Stays::DaemonSet);
+        check(&daemon, stays, stays, stays);
+    }
+
+    #[test]
+    fn what_ends_by_itself_is_waited_for_unless_a_rule_refuses_it() {
+        let waits = Verdict::Complete { tier: Tier::Ordinary };
+        let job = says(&pod(owned("Job", "batch/v1"), |_| ()), "wait-completed");
+        check(&job, waits, waits, waits);
+        let bare = says(&pod(json!([]), |_| ()), "wait-completed");
+        check(&bare, waits, waits, refused(RefusalRule::Unmanaged));
+        let scratch = replica(|p| p["spec"]["volumes"] = json!([{"name": "s", "emptyDir": {}}]));
+        let scratch = says(&scratch, "wait-completed");
+        check(&scratch, waits, waits, refused(RefusalRule::EmptyDir));
+        let done = says(&replica(|p| p["status"]["phase"] = json!("Succeeded")), "wait-completed");
+        let stays = leaves(Stays::Finished);
+        check(&done, stays, stays, stays);
+        let going = replica(|p| p["metadata"]["deletionTimestamp"] = json!("2026-03-01T10:00:00Z"));
+        check(&says(&going, "wait-completed"), AWAITED, AWAITED, AWAITED);
+    }
+
+    #[test]
+    fn the_pod_wins_over_its_namespace_and_an_unknown_word_is_none() {
+        let (skip, wait) = (Some(Wish::Skip), Some(Wish::WaitCompleted));
+        let stays = leaves(Stays::Skipped);
+        let waits = Verdict::Complete { tier: Tier::Ordinary };
+        let plain = replica(|_| ());
+        for (pod, namespace, verdict, asks) in [
+            (plain.clone(), None, ORDINARY, true),
+            (plain.clone(), skip, stays, true),
+            (plain.clone(), wait, waits, true),
+            (says(&plain, "skip"), wait, stays, false),
+            (says(&plain, "wait-completed"), skip, waits, false),
+            (says(&plain, "later"), None, ORDINARY, true),
+            (says(&plain, "later"), skip, stays, true),
+        ] {
+            assert_eq!(classify(&pod, namespace, &EVICT_ALL), verdict, "{pod:?} {namespace:?}");
+            assert_eq!(asks_its_namespace(&pod), asks, "{pod:?}");
+        }
+        let daemon = pod(owned("DaemonSet", "apps/v1"), |_| ());
+        assert_eq!(classify(&daemon, wait, &EVICT_ALL), leaves(Stays::DaemonSet));
+        assert!(!asks_its_namespace(&daemon));
     }
 }

@@ -8,8 +8,12 @@ mod classify;
 mod pace;
 mod progress;
 mod queue;
+mod wish;
 
 pub use answer::{Answer, Cause, Reply, judge};
-pub use classify::{EmptyDirs, RefusalRule, Rules, Stays, Tier, Unmanaged, Verdict, classify};
+pub use classify::{
+    EmptyDirs, RefusalRule, Rules, Stays, Tier, Unmanaged, Verdict, asks_its_namespace, classify,
+};
 pub use progress::{Obstacle, ObstacleKind, Progress, in_order};
 pub use queue::{Ask, Claim, How, Limits, PodId, Queue, Standing};
+pub use wish::{DRAIN, UnknownWish, Wish, wish_of};

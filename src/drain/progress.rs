@@ -35,6 +35,8 @@ pub enum ObstacleKind {
     },
     /// It was evicted and has not gone yet.
     Terminating,
+    /// It says that it ends by itself, and has not yet.
+    Completing,
     /// It came late or came back: it is there at the last look.
     Present,
     /// The API server is busy or failing; the eviction is asked again.
@@ -102,6 +104,9 @@ impl fmt::Display for Obstacle {
             ObstacleKind::Refused { rule } => write!(f, "refused by {rule}"),
             ObstacleKind::Forbidden { says } => write!(f, "not allowed: {says}"),
             ObstacleKind::Terminating => f.write_str("is terminating"),
+            ObstacleKind::Completing => {
+                f.write_str("has not ended by itself yet (lockkeeper.dev/drain = wait-completed)")
+            }
             ObstacleKind::Present => f.write_str("came late or came back"),
             ObstacleKind::Api { says } => write!(f, "API server: {says}"),
         }

@@ -309,6 +309,7 @@ impl Heart<'_> {
                         ObstacleKind::Budget { .. }
                         | ObstacleKind::SeveralBudgets { .. }
                         | ObstacleKind::Terminating
+                        | ObstacleKind::Completing
                         | ObstacleKind::Present
                         | ObstacleKind::Api { .. } => true,
                         ObstacleKind::Refused { .. } | ObstacleKind::Forbidden { .. } => false,

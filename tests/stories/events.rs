@@ -281,6 +281,7 @@ fn obstacles(w: &mut Words) -> Result<Vec<Obstacle>, String> {
             "refused" => ObstacleKind::Refused { rule: "unmanaged_pods".to_owned() },
             "forbidden" => ObstacleKind::Forbidden { says: says("may not create evictions") },
             "terminating" => ObstacleKind::Terminating,
+            "completing" => ObstacleKind::Completing,
             "present" => ObstacleKind::Present,
             "api" => ObstacleKind::Api { says: says("too many requests") },
             other => return Err(format!("{word}: there is no obstacle {other:?}")),

@@ -38,6 +38,7 @@ impl Queue {
         if entry.terminating {
             entry.state = State::Leaving;
         }
+        entry.complete(now);
     }
 
     /// What the answer says about the server as a whole.

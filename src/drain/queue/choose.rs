@@ -33,6 +33,7 @@ impl Queue {
             | State::Behind(_)
             | State::Asking { .. }
             | State::Leaving
+            | State::Completing
             | State::Forbidden(_) => None,
         });
         let turn = self.turn().filter(|_| self.listed && !self.is_hopeless());
@@ -45,6 +46,7 @@ impl Queue {
             }
             State::Asking { .. }
             | State::Leaving
+            | State::Completing
             | State::Finished { .. }
             | State::Forbidden(_) => None,
         });
@@ -68,6 +70,7 @@ impl Queue {
                 | State::Behind(_)
                 | State::Asking { .. }
                 | State::Leaving
+                | State::Completing
                 | State::Finished { .. } => None,
             });
             Standing::Impossible(in_order(
@@ -187,6 +190,7 @@ impl Queue {
                 says: self.budgets.get(key).map(|b| b.says.clone()).unwrap_or_default(),
             },
             State::Leaving | State::Finished { .. } => ObstacleKind::Terminating,
+            State::Completing => ObstacleKind::Completing,
             State::Forbidden(says) => ObstacleKind::Forbidden { says: says.clone() },
         };
         Some(Obstacle::of(&entry.id, kind))
@@ -197,5 +201,22 @@ impl Entry {
     /// The order within a tier: least important first, then by name.
     fn rank(&self) -> (i32, &str, &str) {
         (self.priority, &self.id.namespace, &self.id.name)
+    }
+
+    /// One that ends by itself is not asked; one that no longer says so is, from now on.
+    pub(super) fn complete(&mut self, now: Duration) {
+        self.state = match std::mem::replace(&mut self.state, State::Leaving) {
+            State::Due { .. } | State::Behind(_) | State::Forbidden(_) if self.completes => {
+                State::Completing
+            }
+            State::Completing if !self.completes => State::Due { from: now, because: None },
+            state @ (State::Due { .. }
+            | State::Behind(_)
+            | State::Asking { .. }
+            | State::Leaving
+            | State::Completing
+            | State::Finished { .. }
+            | State::Forbidden(_)) => state,
+        };
     }
 }

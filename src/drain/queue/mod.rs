@@ -22,6 +22,7 @@ use super::classify::{
 };
 use super::pace::{Jitter, Pace};
 use super::progress::{Obstacle, ObstacleKind};
+use super::wish::Wish;
 
 /// How long a pod that has ended may still be listed. Something holds the object then (a
 /// finalizer), while nothing runs any more.
@@ -135,6 +136,8 @@ struct Entry {
     owner: Option<String>,
     ready: bool,
     terminating: bool,
+    /// It is not asked, since it ends by itself.
+    completes: bool,
     how: How,
     /// Times that it was asked.
     asked: u32,
@@ -155,6 +158,8 @@ enum State {
     Asking { because: Option<ObstacleKind> },
     /// On its way, or gone by an answer: the watch will tell.
     Leaving,
+    /// It ends by itself and is not asked.
+    Completing,
     /// Its containers have ended, the object is still there.
     Finished { since: Duration },
     /// The right to ask for it is missing.
@@ -194,15 +199,24 @@ impl Queue {
         }
     }
 
-    /// The list or the watch shows a pod of this node.
-    pub fn seen(&mut self, pod: &Pod, now: Duration) {
+    /// The list or the watch shows a pod of this node, whose namespace says this about drains.
+    pub fn seen(&mut self, pod: &Pod, namespace: Option<Wish>, now: Duration) {
         let Some(id) = PodId::of(pod) else { return };
         self.staying.remove(&id.uid);
         self.refused.remove(&id.uid);
-        match classify(pod, &self.rules) {
-            Verdict::Evict { tier } | Verdict::Await { tier } => self.target(id, pod, tier, now),
+        match classify(pod, namespace, &self.rules) {
+            Verdict::Evict { tier } | Verdict::Await { tier } => {
+                self.target(id, pod, tier, false, now);
+            }
+            Verdict::Complete { tier } => {
+                // Past the deadline it is deleted like the others.
+                let completes = self.limits.how == How::Evict;
+                self.target(id, pod, tier, completes, now);
+            }
             Verdict::Leave { why: Stays::Finished } => self.finished(id, pod, now),
-            Verdict::Leave { why: Stays::Static | Stays::DaemonSet | Stays::Unmanaged } => {
+            Verdict::Leave {
+                why: Stays::Static | Stays::DaemonSet | Stays::Unmanaged | Stays::Skipped,
+            } => {
                 self.pods.remove(&id.uid);
                 self.staying.insert(id.uid.clone(), claims(&id, pod));
             }
@@ -240,7 +254,7 @@ impl Queue {
         }
     }
 
-    fn target(&mut self, id: PodId, pod: &Pod, tier: Tier, now: Duration) {
+    fn target(&mut self, id: PodId, pod: &Pod, tier: Tier, completes: bool, now: Duration) {
         let how = self.limits.how;
         let entry = self.pods.entry(id.uid.clone()).or_insert_with(|| Entry {
             id,
@@ -249,6 +263,7 @@ impl Queue {
             owner: controller(pod).map(|o| o.uid.clone()),
             ready: true,
             terminating: false,
+            completes,
             how,
             asked: 0,
             failures: 0,
@@ -257,10 +272,12 @@ impl Queue {
         });
         entry.ready = is_ready(pod);
         entry.terminating = is_terminating(pod);
+        entry.completes = completes;
         let leaving = entry.terminating || self.told_gone.contains(&entry.id.uid);
         if leaving && !matches!(entry.state, State::Asking { .. }) {
             entry.state = State::Leaving;
         }
+        entry.complete(now);
     }
 
     /// A pod has ended. One that was to leave is waited for a little, since the kubelet takes its
@@ -268,7 +285,7 @@ impl Queue {
     fn finished(&mut self, id: PodId, pod: &Pod, now: Duration) {
         let uid = id.uid.clone();
         if is_terminating(pod) && controller(pod).is_some() && !self.pods.contains_key(&uid) {
-            self.target(id, pod, Tier::Ordinary, now);
+            self.target(id, pod, Tier::Ordinary, false, now);
         }
         let Some(entry) = self.pods.get_mut(&uid) else { return };
         if !is_terminating(pod) && !self.in_flight.contains(&uid) {

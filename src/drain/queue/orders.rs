@@ -95,7 +95,7 @@ impl World {
         assert!(self.flying.len() <= self.parallel);
         assert_eq!(self.queue.in_flight(), self.flying.len());
         if self.queue.standing() == Standing::Empty {
-            let left = |pod: &&Pod| matches!(classify(pod, &RULES), Verdict::Evict { .. });
+            let left = |pod: &&Pod| matches!(classify(pod, None, &RULES), Verdict::Evict { .. });
             assert_eq!(self.present.values().filter(left).count(), 0, "empty too early");
         }
     }
@@ -108,7 +108,7 @@ impl World {
                     let owner = format!("o{}", n / 4);
                     let priority = if critical { 2_000_000_000 } else { 0 };
                     let new = pod(&uid, &owner, |p| p["spec"]["priority"] = json!(priority));
-                    self.queue.seen(&new, self.now);
+                    self.queue.seen(&new, None, self.now);
                     self.present.insert(uid, new);
                 }
             }
@@ -123,14 +123,14 @@ impl World {
                         pod.metadata.deletion_timestamp =
                             super::tests::terminating("t", "t").metadata.deletion_timestamp;
                     }
-                    self.queue.seen(pod, self.now);
+                    self.queue.seen(pod, None, self.now);
                 }
             }
             Happening::Adopt { pod: n, owned } => {
                 if let Some(pod) = self.present.get_mut(&format!("p{n}")) {
                     let owner = plain("x", &format!("o{}", n / 4)).metadata.owner_references;
                     pod.metadata.owner_references = owner.filter(|_| owned);
-                    self.queue.seen(pod, self.now);
+                    self.queue.seen(pod, None, self.now);
                 }
             }
             Happening::Vanish(n) => {
@@ -142,7 +142,7 @@ impl World {
             }
             Happening::Relist => {
                 for pod in self.present.values() {
-                    self.queue.seen(pod, self.now);
+                    self.queue.seen(pod, None, self.now);
                 }
                 self.queue.listed(&self.present.keys().cloned().collect());
             }

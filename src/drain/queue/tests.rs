@@ -38,7 +38,7 @@ pub(super) fn terminating(name: &str, owner: &str) -> Pod {
 fn queue(rules: Rules, limits: Limits, pods: &[Pod]) -> Queue {
     let mut queue = Queue::new(rules, limits, 11);
     for pod in pods {
-        queue.seen(pod, Duration::ZERO);
+        queue.seen(pod, None, Duration::ZERO);
     }
     queue.listed(&pods.iter().filter_map(|p| p.metadata.uid.clone()).collect());
     queue
@@ -87,7 +87,7 @@ fn a_plain_drain_asks_each_pod_once() {
 #[test]
 fn nothing_is_asked_or_empty_before_the_list_is_complete() {
     let mut queue = Queue::new(RULES, LIMITS, 1);
-    queue.seen(&plain("a", "a"), at(0.0));
+    queue.seen(&plain("a", "a"), None, at(0.0));
     assert_eq!((asked(&mut queue, 0.0).len(), queue.standing()), (0, Standing::Busy));
     queue.listed(&BTreeSet::from(["a".to_owned()]));
     assert_eq!(asked(&mut queue, 0.0), ["a"]);
@@ -185,8 +185,8 @@ fn a_pod_that_ends_while_it_terminates_is_waited_for_a_little() {
     let mut queue = queue(RULES, LIMITS, &[plain("a", "a")]);
     asked(&mut queue, 0.0);
     queue.answered("a", &Answer::Accepted, at(0.0));
-    queue.seen(&ended("Succeeded"), at(1.0));
-    queue.seen(&ended("Succeeded"), at(20.0));
+    queue.seen(&ended("Succeeded"), None, at(1.0));
+    queue.seen(&ended("Succeeded"), None, at(20.0));
     assert_eq!(queue.standing(), Standing::Busy);
     assert_eq!(queue.wake(at(1.0)), Some(at(31.0)));
     queue.next(at(31.0));
@@ -205,7 +205,7 @@ fn what_a_drain_before_this_one_evicted_is_waited_for_as_well() {
     };
     let mut queue = queue(RULES, LIMITS, &[ended(|_| ())]);
     assert_eq!((asked(&mut queue, 1.0).len(), queue.standing()), (0, Standing::Busy));
-    queue.seen(&ended(|_| ()), at(20.0));
+    queue.seen(&ended(|_| ()), None, at(20.0));
     queue.next(at(29.0));
     assert_eq!(queue.standing(), Standing::Busy);
     queue.next(at(30.0));
@@ -217,7 +217,7 @@ fn what_a_drain_before_this_one_evicted_is_waited_for_as_well() {
         |p| p["metadata"]["deletionTimestamp"] = json!(null),
     ] {
         let mut queue = Queue::new(RULES, LIMITS, 11);
-        queue.seen(&ended(change), Duration::ZERO);
+        queue.seen(&ended(change), None, Duration::ZERO);
         queue.listed(&BTreeSet::from(["a".to_owned()]));
         assert_eq!(queue.standing(), Standing::Empty);
     }
@@ -306,7 +306,7 @@ fn a_namesake_is_another_pod() {
     queue.answered("a", &Answer::Accepted, at(0.0));
     let namesake = pod("a", "a", |p| p["metadata"]["uid"] = json!("a2"));
     queue.gone("a");
-    queue.seen(&namesake, at(1.0));
+    queue.seen(&namesake, None, at(1.0));
     let asks = queue.next(at(1.0));
     assert_eq!((asks[0].pod.name.as_str(), asks[0].pod.uid.as_str()), ("a", "a2"));
 }
@@ -324,4 +324,45 @@ fn claims_of_those_that_stay_are_known() {
     let queue = queue(RULES, LIMITS, &[daemon]);
     let names: Vec<String> = queue.staying_claims().into_iter().map(|c| c.name).collect();
     assert_eq!((names, queue.standing()), (vec!["disk".into(), "log-tmp".into()], Standing::Empty));
+}
+
+#[test]
+fn what_ends_by_itself_is_not_asked_until_it_says_otherwise() {
+    use crate::drain::wish::Wish;
+    let (mut queue, job) = (queue(RULES, LIMITS, &[]), plain("job", "job"));
+    let wait = Some(Wish::WaitCompleted);
+    queue.seen(&job, wait, at(0.0));
+    queue.seen(&plain("web", "web"), None, at(0.0));
+    assert_eq!(asked(&mut queue, 0.0), ["web"]);
+    let kinds = |queue: &Queue| -> Vec<ObstacleKind> {
+        queue.progress().obstacles.into_iter().map(|obstacle| obstacle.kind).collect()
+    };
+    assert_eq!(kinds(&queue), [ObstacleKind::Completing]);
+    // It holds the node up, and nobody has to wake for it.
+    queue.gone("web");
+    assert_eq!((queue.standing(), queue.wake(at(1.0))), (Standing::Busy, None));
+    // The word is taken back: it is asked; put on once more while it is behind a budget: it is not.
+    queue.seen(&job, None, at(2.0));
+    assert_eq!(asked(&mut queue, 2.0), ["job"]);
+    queue.seen(&job, wait, at(2.0));
+    queue.answered("job", &refusal("x"), at(2.1));
+    assert_eq!(kinds(&queue), [ObstacleKind::Completing]);
+    assert_eq!((asked(&mut queue, 99.0).len(), queue.wake(at(99.0))), (0, None));
+    // One that was evicted before leaves.
+    queue.seen(&job, None, at(100.0));
+    assert_eq!(asked(&mut queue, 100.0), ["job"]);
+    queue.seen(&job, wait, at(100.0));
+    queue.answered("job", &Answer::Accepted, at(100.1));
+    assert_eq!(kinds(&queue), [ObstacleKind::Terminating]);
+    let ended = pod("job", "job", |p| p["status"]["phase"] = json!("Succeeded"));
+    queue.seen(&ended, wait, at(101.0));
+    assert_eq!(queue.standing(), Standing::Empty);
+}
+
+#[test]
+fn past_the_deadline_what_ends_by_itself_is_deleted() {
+    use crate::drain::wish::Wish;
+    let mut queue = queue(RULES, Limits { how: How::Delete, ..LIMITS }, &[]);
+    queue.seen(&plain("job", "job"), Some(Wish::WaitCompleted), at(0.0));
+    assert_eq!(asked(&mut queue, 0.0), ["job"]);
 }

@@ -9,6 +9,7 @@ mod rehearse;
 mod request;
 mod tell;
 mod volumes;
+mod wishes;
 
 #[cfg(test)]
 mod fake;
@@ -18,6 +19,8 @@ mod noise;
 mod rules_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wishes_tests;
 
 use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
@@ -220,7 +223,7 @@ impl Drain {
         }
         (self.trouble, self.forbidden) = (None, 0);
         match seen {
-            Seen::Pod(pod) => self.queue.seen(&pod, now),
+            Seen::Pod(pod, namespace) => self.queue.seen(&pod, namespace, now),
             Seen::Gone(uid) => self.queue.gone(&uid),
             Seen::Listed(uids) => self.queue.listed(&uids),
             Seen::Trouble(_) => {}

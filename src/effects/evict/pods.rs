@@ -13,7 +13,9 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
 
 use super::request::{PAGE_SIZE, selector};
+use super::wishes::Wishes;
 use crate::cluster::Cluster;
+use crate::drain::Wish;
 use crate::lifecycle::NodeTrouble;
 
 /// How long one watch lasts, seconds, before it is taken up where it ended. A connection that died
@@ -35,8 +37,8 @@ const LONGEST_AFTER: u32 = 6;
 /// What is told.
 #[derive(Debug)]
 pub(super) enum Seen {
-    /// A pod is there, new or changed.
-    Pod(Box<Pod>),
+    /// A pod is there, new or changed, and what its namespace says about drains.
+    Pod(Box<Pod>, Option<Wish>),
     /// The pod with this UID has gone.
     Gone(String),
     /// A list is complete: these UIDs and no others are there.
@@ -85,6 +87,7 @@ async fn session(
     let mut stream = pin!(watcher(Api::<Pod>::all(client), config));
     let mut uids = BTreeSet::new();
     let mut present = BTreeSet::new();
+    let mut wishes = Wishes::new(cluster);
     loop {
         let told = match stream.next().await {
             Some(Ok(event)) => {
@@ -95,7 +98,11 @@ async fn session(
                     let why = format!("there are more than {PODS_MAX} pods on one Node");
                     return Ok(NodeTrouble::Unreachable(why));
                 }
-                take(event, &mut uids)
+                match take(event, &mut uids, &mut wishes).await {
+                    Ok(told) => told,
+                    // The list is begun anew: a pod whose namespace is not known is none to ask.
+                    Err(trouble) => return Ok(trouble),
+                }
             }
             Some(Err(error)) => {
                 let trouble = trouble(&error);
@@ -131,20 +138,28 @@ fn note(event: &Event<Pod>, present: &mut BTreeSet<String>) {
 }
 
 /// One event of the library's watcher in our words.
-fn take(event: Event<Pod>, uids: &mut BTreeSet<String>) -> Option<Seen> {
-    match event {
+async fn take(
+    event: Event<Pod>,
+    uids: &mut BTreeSet<String>,
+    wishes: &mut Wishes,
+) -> Result<Option<Seen>, NodeTrouble> {
+    Ok(match event {
         Event::Init => {
             uids.clear();
             None
         }
         Event::InitApply(pod) => {
             uids.extend(pod.metadata.uid.clone());
-            Some(Seen::Pod(Box::new(pod)))
+            let namespace = wishes.of_namespace(&pod).await?;
+            Some(Seen::Pod(Box::new(pod), namespace))
         }
         Event::InitDone => Some(Seen::Listed(std::mem::take(uids))),
-        Event::Apply(pod) => Some(Seen::Pod(Box::new(pod))),
+        Event::Apply(pod) => {
+            let namespace = wishes.of_namespace(&pod).await?;
+            Some(Seen::Pod(Box::new(pod), namespace))
+        }
         Event::Delete(pod) => pod.metadata.uid.map(Seen::Gone),
-    }
+    })
 }
 
 /// Tells a trouble from the second failure in a row on, and rests.

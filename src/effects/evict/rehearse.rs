@@ -8,10 +8,12 @@ use kube::Api;
 
 use super::request::{ask, bounded, list};
 use super::rules;
+use super::wishes::Wishes;
 use crate::cluster::Cluster;
 use crate::config::DrainSettings;
 use crate::drain::{
-    Answer, Ask, How, Obstacle, ObstacleKind, PodId, Rules, Verdict, classify, in_order,
+    Answer, Ask, How, Obstacle, ObstacleKind, PodId, Rules, Verdict, Wish, classify,
+    in_order,
 };
 use crate::lifecycle::{NodeTrouble, Rehearsal, Verification};
 use crate::model::NodeUid;
@@ -73,9 +75,12 @@ async fn look(
     if pods_may_stay {
         return Ok(Verification::Good);
     }
-    let rules = rules(settings);
-    let left: Vec<Obstacle> =
-        list(cluster).await?.iter().filter_map(|pod| left_over(pod, &rules)).collect();
+    let (rules, mut wishes) = (rules(settings), Wishes::new(cluster));
+    let mut left = Vec::new();
+    for pod in list(cluster).await? {
+        let namespace = wishes.of_namespace(&pod).await?;
+        left.extend(left_over(&pod, namespace, &rules));
+    }
     if left.is_empty() {
         Ok(Verification::Good)
     } else {
@@ -84,9 +89,10 @@ async fn look(
 }
 
 /// A pod that should have gone.
-fn left_over(pod: &Pod, rules: &Rules) -> Option<Obstacle> {
-    let kind = match classify(pod, rules) {
+fn left_over(pod: &Pod, namespace: Option<Wish>, rules: &Rules) -> Option<Obstacle> {
+    let kind = match classify(pod, namespace, rules) {
         Verdict::Leave { .. } => return None,
+        Verdict::Complete { .. } => ObstacleKind::Completing,
         Verdict::Evict { .. } => ObstacleKind::Present,
         Verdict::Await { .. } => ObstacleKind::Terminating,
         Verdict::Refuse { rule } => ObstacleKind::Refused { rule: rule.to_string() },
@@ -98,19 +104,19 @@ async fn ask_all(
     cluster: &Cluster,
     settings: &DrainSettings,
 ) -> Result<Vec<Obstacle>, NodeTrouble> {
-    let rules = rules(settings);
+    let (rules, mut wishes) = (rules(settings), Wishes::new(cluster));
     let mut obstacles = Vec::new();
     let mut targets = Vec::new();
     for pod in list(cluster).await? {
         let Some(id) = PodId::of(&pod) else { continue };
-        match classify(&pod, &rules) {
+        match classify(&pod, wishes.of_namespace(&pod).await?, &rules) {
             Verdict::Evict { .. } => targets.push(id),
             Verdict::Refuse { rule } => {
                 let kind = ObstacleKind::Refused { rule: rule.to_string() };
                 obstacles.push(Obstacle::of(&id, kind));
             }
-            // What terminates leaves without being asked.
-            Verdict::Await { .. } | Verdict::Leave { .. } => {}
+            // What terminates, or ends by itself, leaves without being asked.
+            Verdict::Await { .. } | Verdict::Complete { .. } | Verdict::Leave { .. } => {}
         }
     }
     let answers = futures::stream::iter(targets)

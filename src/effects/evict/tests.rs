@@ -80,8 +80,8 @@ async fn thirty_pods_cost_one_list_one_watch_and_an_eviction_each() {
     let (end, told) = run(&api, &settings(), WHILE, false).await;
     assert_eq!(end, DrainEnd::Empty);
     assert_eq!(api.pods(), ["bare", "log"]);
-    // One more: the Node is asked for volumes.
-    assert_eq!(api.counts(), [1, 1, 30, 33]);
+    // Two more: the Node is asked for volumes, and the namespace of all of them for its word.
+    assert_eq!(api.counts(), [1, 1, 30, 34]);
     for eviction in api.seen("POST", "/eviction") {
         let options = &eviction.body["deleteOptions"];
         assert_eq!(options["preconditions"]["uid"], eviction.body["metadata"]["name"]);
