@@ -12,8 +12,7 @@ use super::wishes::Wishes;
 use crate::cluster::Cluster;
 use crate::config::DrainSettings;
 use crate::drain::{
-    Answer, Ask, How, Obstacle, ObstacleKind, PodId, Rules, Verdict, Wish, classify,
-    in_order,
+    Answer, Ask, How, Obstacle, ObstacleKind, PodId, Rules, Verdict, Wish, classify, in_order,
 };
 use crate::lifecycle::{NodeTrouble, Rehearsal, Verification};
 use crate::model::NodeUid;

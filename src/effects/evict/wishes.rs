@@ -49,7 +49,8 @@ impl Wishes {
 
     async fn read(&mut self, namespace: &str) -> Result<Option<Wish>, NodeTrouble> {
         let meta = self.cluster.namespace(namespace).await?;
-        let wish = meta.and_then(|meta| self.understood(&meta, || format!("namespace {namespace}")));
+        let wish =
+            meta.and_then(|meta| self.understood(&meta, || format!("namespace {namespace}")));
         self.read.insert(namespace.to_owned(), wish);
         Ok(wish)
     }

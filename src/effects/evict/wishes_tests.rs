@@ -103,10 +103,10 @@ async fn what_ends_by_itself_is_waited_for_and_never_asked() {
     };
     let (end, ()) = tokio::join!(draining, meanwhile);
     assert_eq!(end, DrainEnd::Empty);
-    assert_eq!((asked(&api, "dryRun=All"), asked(&api, "")), (
-        vec!["web-0".to_owned()],
-        vec!["web-0".to_owned(), "web-0".to_owned()],
-    ));
+    assert_eq!(
+        (asked(&api, "dryRun=All"), asked(&api, "")),
+        (vec!["web-0".to_owned()], vec!["web-0".to_owned(), "web-0".to_owned()],)
+    );
     assert_eq!(looked(&api).await, Verification::Good);
 }
 
